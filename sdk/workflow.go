@@ -50,6 +50,12 @@ func (c *Client) DiscoverWorkflows(ctx context.Context, query string, r *registr
 	return m.GetMatches(), err
 }
 
+// ForecastWorkflow tells what a run of NAME, NAME@VERSION or NAME@ALIAS may cost and how long it may
+// take. What is not known is absent, and the notes say why.
+func (c *Client) ForecastWorkflow(ctx context.Context, ref string) (*registryv1.WorkflowForecast, error) {
+	return c.Workflows.ForecastWorkflow(ctx, &registryv1.ForecastWorkflowRequest{Ref: ref})
+}
+
 // RunWorkflow starts a run of a workflow of the catalog: NAME, NAME@VERSION or NAME@ALIAS.
 func (c *Client) RunWorkflow(ctx context.Context, ref string, opts ...StartOption) (*Run, error) {
 	req, err := startRequest(nil, opts)

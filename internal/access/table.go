@@ -185,6 +185,7 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.WorkflowService/ValidateWorkflow":      run,
 	"epigraph.registry.v1.WorkflowService/DiscoverWorkflows":     run,
 	"epigraph.registry.v1.WorkflowService/ResolveWorkflow":       run,
+	"epigraph.registry.v1.WorkflowService/ForecastWorkflow":      run,
 	// A caller that could tell of runs could make a history of its own.
 	"epigraph.registry.v1.WorkflowService/RecordWorkflowRuns": serviceOnly,
 }

@@ -160,6 +160,8 @@ func TestCatalog(t *testing.T) {
 			}
 			require.Equal(t, []int64{140, 26}, used(r.GetId()), "with what the run below it used")
 			require.Equal(t, []int64{70, 13}, used(l.GetRuns()[0].GetId()), "a workflow of its own")
+			whole := f.wait(t, r.GetId(), completed)
+			require.Equal(t, whole.GetEndTime().AsTime().Sub(whole.GetStartTime().AsTime()), f.ended(t, r.GetId()).GetDuration().AsDuration(), "for forecasts")
 		})
 		t.Run("Start/FailedRunsCountAsFailed", func(t *testing.T) {
 			r, err := start(&executorv1.StartRunRequest{Workflow: "welcome@3", Named: who("ada")})

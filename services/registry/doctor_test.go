@@ -38,7 +38,14 @@ func TestExamine(t *testing.T) {
 		{harm: `UPDATE tasks SET state = 1 WHERE title = 'after'`, mend: `UPDATE tasks SET state = 2 WHERE title = 'after'`, wants: []string{"task-early"}},
 		{harm: `UPDATE tasks SET state = 6, dependency_policy = 3 WHERE title = 'work'`, mend: `UPDATE tasks SET state = 1, dependency_policy = 0`},
 		{harm: `UPDATE tasks SET state = CASE title WHEN 'work' THEN 6 ELSE 2 END, dependency_policy = 3`, mend: `UPDATE tasks SET state = CASE title WHEN 'work' THEN 1 ELSE 2 END, dependency_policy = 0`, wants: []string{"task-waiting"}},
-		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals"}, all: []string{"epic-totals", "namespace-totals", "task-totals"}},
+		{harm: `UPDATE usage_days SET nano_usd = nano_usd + 1 WHERE NOT whole`, mend: `UPDATE usage_days SET nano_usd = nano_usd - 1 WHERE NOT whole`, wants: []string{"usage-days"}},
+		{harm: `UPDATE usage_days SET day = day + 1 WHERE NOT whole`, mend: `UPDATE usage_days SET day = day - 1 WHERE NOT whole`, wants: []string{"usage-days"}},
+		{harm: `UPDATE usage_days SET cached_input_tokens = 1 WHERE whole`, mend: `UPDATE usage_days SET cached_input_tokens = 0 WHERE whole`, all: []string{"namespace-days"}},
+		{harm: `UPDATE usage_epics SET reasoning_tokens = 1`, mend: `UPDATE usage_epics SET reasoning_tokens = 0`, wants: []string{"usage-epics"}},
+		{harm: `UPDATE usage_runs SET failed_calls = 1`, mend: `UPDATE usage_runs SET failed_calls = 0`, wants: []string{"usage-runs"}},
+		{harm: `UPDATE usage_runs SET run_id = 'other'`, mend: `UPDATE usage_runs SET run_id = 'run_1'`, wants: []string{"usage-runs"}},
+		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals", "usage-days", "usage-epics", "usage-runs"},
+			all: []string{"epic-totals", "namespace-days", "namespace-totals", "task-totals", "usage-days", "usage-epics", "usage-runs"}},
 	}
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run("Books/"+store, func(t *testing.T) {

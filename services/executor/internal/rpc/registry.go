@@ -187,7 +187,10 @@ func (r *Registry) used(ctx context.Context, namespace string, run *registryv1.W
 	case a.Waiting > 0:
 		return outbox.ErrLater
 	}
-	run.Usage = &registryv1.WorkflowRunUsage{CostNanoUsd: max(a.CostNanoUSD, 0), Tokens: max(row.Usage.InputTokens+row.Usage.OutputTokens, 0)}
+	run.Usage = &registryv1.WorkflowRunUsage{CostNanoUsd: max(a.CostNanoUSD, 0), Tokens: max(row.Usage.InputTokens+row.Usage.OutputTokens, 0), UnpricedCalls: max(a.UnpricedCalls, 0)}
+	if !row.StartTime.IsZero() && !row.EndTime.Before(row.StartTime) {
+		run.Duration = durationpb.New(row.EndTime.Sub(row.StartTime))
+	}
 	return nil
 }
 

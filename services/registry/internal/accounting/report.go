@@ -7,20 +7,20 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// sumDays adds the new ones of the entries to the sums of days. The caller holds the lock of the
-// totals of the namespace, so that nobody else writes a sum of it.
-func sumDays(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, fresh []bool) error {
+// sumUp adds the new ones of the entries to the sums of days, runs and epics. The caller holds the lock
+// of the totals of the namespace, so that nobody else writes a sum of it.
+func sumUp(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, fresh []bool) error {
 	var added []usage.Entry
 	for i, e := range entries {
 		if fresh[i] {
 			added = append(added, e)
 		}
 	}
-	sums, err := usage.DaySums(added)
+	sums, err := usage.SumUp(added)
 	if err != nil {
 		return err
 	}
-	return tx.AddDays(ctx, namespace, sums)
+	return tx.AddSums(ctx, namespace, sums)
 }
 
 // Reported is a page of a report, with the sum and the number of all of its groups.

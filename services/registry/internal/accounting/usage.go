@@ -208,8 +208,8 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 	if err := tx.PutNamespaceTotals(ctx, namespace, all); err != nil {
 		return nil, err
 	}
-	// No sum of days is above the totals of the namespace, which are in range.
-	if err := sumDays(ctx, tx, namespace, counted, fresh); err != nil {
+	// No sum of days, runs or epics is above the totals of the namespace, which are in range.
+	if err := sumUp(ctx, tx, namespace, counted, fresh); err != nil {
 		return nil, err
 	}
 	return booked, settled.finish(ctx, tx, namespace)

@@ -18,6 +18,8 @@ type Run struct {
 	// Whole says that History has what the run and all below it used. Else what is booked of the run alone
 	// is counted.
 	Whole bool
+	// Sampled is what forecasts are made of besides.
+	Sampled catalog.Sampled
 }
 
 // version identifies a version in a namespace.
@@ -26,8 +28,8 @@ type version struct {
 	number   int64
 }
 
-// RecordRuns adds ends of runs to the history, each run once, with what was booked of its calls, and returns
-// how many were new. Runs of
+// RecordRuns adds ends of runs to the history, each run once, with what was booked of its calls, and
+// returns how many were new. Those that were not canceled are kept as samples for forecasts. Runs of
 // workflows or versions that are not there any more are left out: nobody would see them.
 func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) (fresh int, err error) {
 	now := dbkit.Now()
@@ -38,6 +40,7 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 			return err
 		}
 		sums, order := map[version]catalog.History{}, []version(nil)
+		samples := map[version][]catalog.Sample{}
 		found := known{tx: tx, namespace: namespace, of: map[catalog.Ref]version{}}
 		for _, r := range runs {
 			v, err := found.version(ctx, r.Ref)
@@ -66,6 +69,9 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 				order = append(order, v)
 			}
 			sums[v] = sums[v].Plus(r.History)
+			if r.History.Canceled == 0 {
+				samples[v] = append(samples[v], catalog.NewSample(r.History, r.Sampled, r.Whole))
+			}
 		}
 		for i, v := range order {
 			// Each has a change of its own: readers go on behind the last one that they have seen.
@@ -75,6 +81,9 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 				}
 			}
 			if err := tx.AddHistory(ctx, namespace, v.workflow, v.number, sums[v], change); err != nil {
+				return err
+			}
+			if err := tx.AddSamples(ctx, namespace, v.workflow, v.number, samples[v]); err != nil {
 				return err
 			}
 		}

@@ -218,7 +218,12 @@ func (s *WorkflowServer) RecordWorkflowRuns(ctx context.Context, req *registryv1
 			return nil, invalid(fmt.Sprintf("runs[%d].workflow", i), "WORKFLOW_REF_INVALID", "must name a version by its number")
 		}
 		u := r.GetUsage()
-		runs[i] = cataloging.Run{ID: r.GetRunId(), Ref: ref, Whole: u != nil, History: catalog.History{NanoUSD: u.GetCostNanoUsd(), Tokens: u.GetTokens()}}
+		runs[i] = cataloging.Run{ID: r.GetRunId(), Ref: ref, Whole: u != nil, History: catalog.History{NanoUSD: u.GetCostNanoUsd(), Tokens: u.GetTokens()},
+			Sampled: catalog.Sampled{UnpricedCalls: u.GetUnpricedCalls()}}
+		if r.GetDuration() != nil {
+			d := r.GetDuration().AsDuration()
+			runs[i].Sampled.Duration = &d
+		}
 		switch r.GetOutcome() {
 		case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED:
 			runs[i].History.Completed = 1

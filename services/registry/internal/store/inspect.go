@@ -17,6 +17,15 @@ const (
 	// SuspectNamespaceTotals: the totals of a namespace are not the sum of its entries. It reads every entry,
 	// so only a whole examination finds it.
 	SuspectNamespaceTotals Suspicion = "namespace-totals"
+	// SuspectDays: sums of days of an epic are not those of its entries.
+	SuspectDays Suspicion = "usage-days"
+	// SuspectNamespaceDays: sums of days of a namespace are not those of its entries. It reads every
+	// entry, so only a whole examination finds it.
+	SuspectNamespaceDays Suspicion = "namespace-days"
+	// SuspectRuns: sums of runs of an epic are not those of its entries.
+	SuspectRuns Suspicion = "usage-runs"
+	// SuspectEpicSums: the sums of an epic, as reports show them, are not those of its entries.
+	SuspectEpicSums Suspicion = "usage-epics"
 	// SuspectAccounts: an account of an epic, a task or a namespace has not spent what is booked of it.
 	SuspectAccounts Suspicion = "ledger-spent"
 	// SuspectReserved: what is reserved of an account is not the sum of its reservations.

@@ -12,8 +12,9 @@ const (
 	MaxLook = 10_000
 	// maxLookTime is after how long no more are looked at for it, beyond the first lookStep.
 	maxLookTime = 250 * time.Millisecond
-	// lookStep is how many rows one statement looks at.
-	lookStep = 64
+	// lookStep is how many rows the first statement looks at. Each further one looks at twice as many,
+	// up to lookMost: where few rows fit, the statements cost more than the rows.
+	lookStep, lookMost = 64, 1024
 )
 
 // Found are the rows of a page.
@@ -39,9 +40,9 @@ func Look(ctx context.Context, after page.Cursor, wanted, most int,
 	if most <= 0 {
 		most = MaxLook
 	}
-	begin, looked := time.Now(), 0
+	begin, looked, rows := time.Now(), 0, lookStep
 	for len(ids) < wanted && looked < most && (looked == 0 || time.Since(begin) < maxLookTime) {
-		s, seen := LookStep{After: after, Rows: min(lookStep, most-looked)}, 0
+		s, seen := LookStep{After: after, Rows: min(rows, most-looked)}, 0
 		if err := step(ctx, s, func(at page.Cursor, fits bool) bool {
 			seen++
 			after = at
@@ -56,6 +57,7 @@ func Look(ctx context.Context, after page.Cursor, wanted, most int,
 			return ids, page.Cursor{}, nil
 		}
 		looked += seen
+		rows = min(2*rows, lookMost)
 	}
 	return ids, after, nil
 }

@@ -137,6 +137,8 @@ type Reader interface {
 	// WorkflowVersions lists the versions of a workflow without texts and graphs, at most limit of
 	// those before a number, which 0 leaves out; the newest first.
 	WorkflowVersions(ctx context.Context, namespace, id string, before int64, limit int) ([]catalog.Version, error)
+	// Samples returns the samples of runs of a version, in no order.
+	Samples(ctx context.Context, namespace, id string, version int64) ([]catalog.Sample, error)
 	// Request finds a request that was remembered; seen is false if none was.
 	Request(ctx context.Context, namespace, method, id string) (earlier Request, seen bool, err error)
 
@@ -266,8 +268,8 @@ type Tx interface {
 	// LockNamespaceTotals locks and returns the totals of a namespace. It comes after every other lock.
 	LockNamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error)
 	PutNamespaceTotals(ctx context.Context, namespace string, t usage.Totals) error
-	// AddDays adds to the sums of days. They come in order, each once.
-	AddDays(ctx context.Context, namespace string, sums []usage.DaySum) error
+	// AddSums adds to the sums of days, runs and epics. They come in order, each once.
+	AddSums(ctx context.Context, namespace string, s usage.Sums) error
 	// LockAccounts locks those of the accounts that exist, in the order of their ids, and returns them. It
 	// comes after the locks of epics and of reservations. That of a namespace comes after the lock of its
 	// totals, the others before it.
@@ -315,6 +317,9 @@ type Tx interface {
 	RunTotals(ctx context.Context, namespace, runID string) (catalog.History, error)
 	// AddHistory adds to the history of a version and of its workflow, which has changed by that.
 	AddHistory(ctx context.Context, namespace, id string, version int64, h catalog.History, change int64) error
+	// AddSamples keeps samples of runs of a version that AddHistory has counted just before as
+	// completed or failed. They take the places of the oldest: catalog.MaxSamples are kept.
+	AddSamples(ctx context.Context, namespace, id string, version int64, samples []catalog.Sample) error
 }
 
 // Request is a repeatable request that was served.
@@ -412,7 +417,8 @@ type ReportQuery struct {
 	// After is where the page begins; nil is the start.
 	After *ReportPlace
 	Limit int
-	// Most is how many entries are read where sums of days do not answer; 0 is usage.MaxReported.
+	// Most is how many entries or sums of runs are read where sums of days do not answer; 0 is
+	// usage.MaxReported.
 	Most int
 }
 
@@ -420,11 +426,24 @@ type ReportQuery struct {
 // page token, so the place does not name one.
 type ReportPlace struct{ NanoUSD, Skip int64 }
 
-// Narrow reports whether the query is answered from entries, not from sums of days.
+// Narrow reports whether the query is not answered from sums of days, but from entries or sums of runs.
 func (q ReportQuery) Narrow() bool {
 	return q.TaskID != "" || q.RunID != "" || slices.ContainsFunc(q.By, func(k usage.ReportKey) bool {
 		return k == usage.ByTask || k == usage.ByRun || k == usage.ByNode
 	})
+}
+
+// OfRuns reports whether the query is answered from sums of runs, which know no day and no node. A
+// single run is looked for among the entries, of which there is an index by run.
+func (q ReportQuery) OfRuns() bool {
+	return q.EpicID != "" && q.RunID == "" && q.From == nil && q.To == nil && q.Narrow() &&
+		!slices.Contains(q.By, usage.ByNode) && !slices.Contains(q.By, usage.ByDay)
+}
+
+// OfEpics reports whether the query is answered from sums of epics, which know no day and no kind.
+func (q ReportQuery) OfEpics() bool {
+	return q.EpicID == "" && q.TaskID == "" && q.RunID == "" && q.From == nil && q.To == nil && q.Kind == 0 &&
+		len(q.By) == 1 && q.By[0] == usage.ByEpic
 }
 
 // PriceQuery filters prices; all filters that are set must hold. Of the cursor only the ID counts:

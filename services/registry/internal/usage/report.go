@@ -155,6 +155,79 @@ func DaySums(entries []Entry) ([]DaySum, error) {
 	return out, nil
 }
 
+// RunSum is what entries of one epic, task, run, model, actor and kind add up to. Entries of no epic
+// have none.
+type RunSum struct {
+	EpicID, TaskID, RunID string
+	Model, Actor          string
+	Kind                  Kind
+	Sum                   Sum
+}
+
+// Compare orders sums by what they are of, the one order in which everybody writes them.
+func (s RunSum) Compare(o RunSum) int {
+	return cmp.Or(cmp.Compare(s.EpicID, o.EpicID), cmp.Compare(s.TaskID, o.TaskID), cmp.Compare(s.RunID, o.RunID),
+		cmp.Compare(s.Model, o.Model), cmp.Compare(s.Actor, o.Actor), cmp.Compare(s.Kind, o.Kind))
+}
+
+// RunSums adds up the entries of epics by run, in order.
+func RunSums(entries []Entry) ([]RunSum, error) {
+	at := map[RunSum]int{}
+	var out []RunSum
+	for _, e := range entries {
+		if e.EpicID == "" {
+			continue
+		}
+		one, err := e.Sum()
+		if err != nil {
+			return nil, err
+		}
+		k := RunSum{EpicID: e.EpicID, TaskID: e.TaskID, RunID: e.RunID, Model: e.Model, Actor: e.Actor, Kind: e.Kind}
+		i, ok := at[k]
+		if !ok {
+			i = len(out)
+			at[k], out = i, append(out, k)
+		}
+		out[i].Sum = out[i].Sum.plus(one)
+	}
+	slices.SortFunc(out, RunSum.Compare)
+	return out, nil
+}
+
+// EpicSum is what entries of one epic add up to; those of no epic have one of their own.
+type EpicSum struct {
+	EpicID string
+	Sum    Sum
+}
+
+// Sums are all sums that entries add to.
+type Sums struct {
+	Days  []DaySum
+	Runs  []RunSum
+	Epics []EpicSum
+}
+
+// SumUp adds up entries, each kind of sums in the one order in which everybody writes them.
+func SumUp(entries []Entry) (s Sums, err error) {
+	if s.Days, err = DaySums(entries); err != nil {
+		return Sums{}, err
+	}
+	if s.Runs, err = RunSums(entries); err != nil {
+		return Sums{}, err
+	}
+	for _, d := range s.Days { // they come by epic
+		if d.Whole {
+			continue
+		}
+		if n := len(s.Epics); n == 0 || s.Epics[n-1].EpicID != d.EpicID {
+			s.Epics = append(s.Epics, EpicSum{EpicID: d.EpicID})
+		}
+		last := &s.Epics[len(s.Epics)-1]
+		last.Sum = last.Sum.plus(d.Sum)
+	}
+	return s, nil
+}
+
 // plus returns the sum of both. The caller knows that it is in range.
 func (s Sum) plus(o Sum) Sum {
 	return Sum{

@@ -53,10 +53,3 @@ func BenchmarkFailTask(b *testing.B) { storetest.BenchEnd(b, open) }
 func BenchmarkChangeDependencies(b *testing.B) { storetest.BenchDepend(b, open) }
 
 func BenchmarkRecordUsageWithManyPrices(b *testing.B) { storetest.BenchPrices(b, open) }
-
-var (
-	benchTasks   = flag.Int("bench-tasks", 1000, "tasks of BenchmarkReports")
-	benchEntries = flag.Int("bench-entries", 10_000, "usage entries of BenchmarkReports")
-)
-
-func BenchmarkReports(b *testing.B) { storetest.BenchReports(b, open, *benchTasks, *benchEntries) }

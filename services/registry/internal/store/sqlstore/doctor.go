@@ -30,6 +30,30 @@ func totals(name, from, of string) string {
 			OR overhead_tokens <> overhead_due OR overhead_nano_usd <> overhead_usd_due OR unpriced_calls <> unpriced_due LIMIT $1`
 }
 
+// sums finds the groups of keys for which the rows of a table, those for which is holds, are not the
+// sums of the entries: of the epics that are examined, or of all if every is set.
+func sums(d dbkit.Dialect, table, is string, every bool, name string, keys ...string) string {
+	from := func(table, cond string) string {
+		if every {
+			return `(SELECT * FROM ` + table + ` e WHERE ` + cond + `) e`
+		}
+		return `(SELECT e.* FROM (SELECT namespace, id FROM epics ORDER BY namespace, id DESC LIMIT $2) x` +
+			d.LookUp(table, `e`, `e.namespace = x.namespace AND e.epic_id = x.id AND e.epic_id <> '' AND `+cond) + `) e`
+	}
+	by := strings.Join(keys, ", ")
+	var plus, minus, all, differ []string
+	for _, c := range sumColumns {
+		plus, minus = append(plus, c), append(minus, `-`+c+` AS `+c)
+		all, differ = append(all, `sum(`+c+`) AS `+c), append(differ, c+` <> 0`)
+	}
+	return `SELECT ` + name + ` || ': ' || calls || ' calls and ' || nano_usd || ' nano-USD more than entries say' FROM (
+		SELECT ` + by + `, ` + strings.Join(all, ", ") + ` FROM (
+			SELECT ` + by + `, ` + strings.Join(plus, ", ") + ` FROM ` + from(table, is) + ` UNION ALL
+			SELECT ` + by + `, ` + strings.Join(minus, ", ") + ` FROM (
+				SELECT ` + entrySums(d) + ` FROM (SELECT e.*, ` + entrySign + ` FROM ` + from(`usage_entries`, `true`) + `) s) r) both_sides
+		GROUP BY ` + by + `) y WHERE ` + strings.Join(differ, " OR ") + ` LIMIT $1`
+}
+
 // held is the sum of a column of the reservations of an account x.
 func held(d dbkit.Dialect, column string) string {
 	return `(SELECT coalesce(sum(r.` + column + `), 0) FROM reservations r WHERE r.namespace = x.namespace AND NOT r.estimated
@@ -43,6 +67,13 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 		store.SuspectTaskTotals:      totals(`id`, `tasks ORDER BY namespace, id DESC LIMIT $2`, ` AND e.task_id = x.id`),
 		store.SuspectEpicTotals:      totals(`id`, `epics ORDER BY namespace, id DESC LIMIT $2`, ` AND e.epic_id = x.id`),
 		store.SuspectNamespaceTotals: totals(`namespace`, `namespace_totals ORDER BY namespace`, ``),
+		store.SuspectDays: sums(d, `usage_days`, `NOT e.whole`, false, `epic_id || ', day ' || day || ', model ' || model`,
+			`namespace`, `epic_id`, `day`, `model`, `actor`, `kind`),
+		store.SuspectNamespaceDays: sums(d, `usage_days`, `e.whole`, true, `namespace || ', day ' || day || ', model ' || model`,
+			`namespace`, `day`, `model`, `actor`, `kind`),
+		store.SuspectRuns: sums(d, `usage_runs`, `true`, false, `epic_id || ', task ' || task_id || ', run ' || run_id`,
+			`namespace`, `epic_id`, `task_id`, `run_id`, `model`, `actor`, `kind`),
+		store.SuspectEpicSums: sums(d, `usage_epics`, `true`, false, `epic_id`, `namespace`, `epic_id`),
 		store.SuspectAccounts: `SELECT level || ' ' || id || ': spent ' || spent_nano_usd || ' nano-USD and ' || spent_tokens || ' tokens, ' || nano_usd || ' and ' || tokens || ' booked' FROM (
 			SELECT x.*, e.nano_usd, e.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN epics e ON x.level = 1 AND e.namespace = x.namespace AND e.id = x.id
 			UNION ALL SELECT x.*, t.nano_usd, t.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN tasks t ON x.level = 2 AND t.namespace = x.namespace AND t.id = x.id
@@ -96,7 +127,7 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 // Suspects implements store.Inspector.
 func (s *Store) Suspects(ctx context.Context, what store.Suspicion, sample, limit int) (found []string, err error) {
 	query, ok := suspicions(s.d)[what]
-	if !ok || what == store.SuspectNamespaceTotals && sample > 0 {
+	if !ok || (what == store.SuspectNamespaceTotals || what == store.SuspectNamespaceDays) && sample > 0 {
 		return nil, nil
 	}
 	args := []any{limit}

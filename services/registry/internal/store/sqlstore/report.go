@@ -24,46 +24,77 @@ func sumInto(s *usage.Sum) []any {
 	}
 }
 
-// AddDays implements store.Tx.
-func (t tx) AddDays(ctx context.Context, namespace string, sums []usage.DaySum) error {
-	columns := [][2]string{
-		{"whole", "boolean"},
-		{"epic_id", "text"},
-		{"day", "int"},
-		{"model", "text"},
-		{"actor", "text"},
-		{"kind", "smallint"},
+// AddSums implements store.Tx.
+func (t tx) AddSums(ctx context.Context, namespace string, s usage.Sums) error {
+	days, runs, epics := make([][]any, len(s.Days)), make([][]any, len(s.Runs)), make([][]any, len(s.Epics))
+	for i, d := range s.Days {
+		days[i] = append([]any{d.Whole, d.EpicID, int32(d.Day), d.Model, d.Actor, int16(d.Kind)}, sumArgs(d.Sum)...)
 	}
-	var names, set []string
-	for _, c := range sumColumns {
-		columns = append(columns, [2]string{c, "bigint"})
-		set = append(set, fmt.Sprintf("%[1]s = usage_days.%[1]s + excluded.%[1]s", c))
+	for i, r := range s.Runs {
+		runs[i] = append([]any{r.EpicID, r.TaskID, r.RunID, r.Model, r.Actor, int16(r.Kind)}, sumArgs(r.Sum)...)
 	}
-	for _, c := range columns {
-		names = append(names, c[0])
+	for i, e := range s.Epics {
+		epics[i] = append([]any{e.EpicID}, sumArgs(e.Sum)...)
 	}
-	rows := make([][]any, len(sums))
-	for i, s := range sums {
-		rows[i] = []any{
-			s.Whole, s.EpicID, int32(s.Day), s.Model, s.Actor, int16(s.Kind), s.Sum.Calls, s.Sum.FailedCalls, s.Sum.UnpricedCalls, s.Sum.InputTokens,
-			s.Sum.CachedInputTokens, s.Sum.OutputTokens, s.Sum.ReasoningTokens, s.Sum.NanoUSD,
+	var stmts []dbkit.Stmt
+	for _, into := range []struct {
+		table string
+		key   [][2]string
+		rows  [][]any
+	}{
+		{"usage_days", [][2]string{{"whole", "boolean"}, {"epic_id", "text"}, {"day", "int"}, {"model", "text"}, {"actor", "text"}, {"kind", "smallint"}}, days},
+		{"usage_runs", [][2]string{{"epic_id", "text"}, {"task_id", "text"}, {"run_id", "text"}, {"model", "text"}, {"actor", "text"}, {"kind", "smallint"}}, runs},
+		{"usage_epics", [][2]string{{"epic_id", "text"}}, epics},
+	} {
+		if len(into.rows) > 0 {
+			stmts = append(stmts, t.addTo(into.table, namespace, into.key, into.rows))
 		}
 	}
-	_, err := t.Exec(ctx, `INSERT INTO usage_days (namespace, `+strings.Join(names, ", ")+`) SELECT $1, n.* FROM `+t.d.Rows(`n`, 2, columns...)+`
-		WHERE true ON CONFLICT (namespace, whole, epic_id, day, model, actor, kind) DO UPDATE SET `+strings.Join(set, ", "),
-		append([]any{namespace}, t.d.RowArgs(len(columns), rows)...)...)
-	return err
+	return t.Batch(ctx, stmts...)
+}
+
+func sumArgs(s usage.Sum) []any {
+	return []any{
+		s.Calls, s.FailedCalls, s.UnpricedCalls, s.InputTokens, s.CachedInputTokens, s.OutputTokens, s.ReasoningTokens, s.NanoUSD,
+	}
+}
+
+// addTo adds rows of key columns and sums to those of a table that have the same key.
+func (t tx) addTo(table, namespace string, key [][2]string, rows [][]any) dbkit.Stmt {
+	var names, set []string
+	columns := slices.Clone(key)
+	for _, c := range key {
+		names = append(names, c[0])
+	}
+	keys := strings.Join(names, ", ")
+	for _, c := range sumColumns {
+		names, columns = append(names, c), append(columns, [2]string{c, "bigint"})
+		set = append(set, fmt.Sprintf("%[1]s = %[2]s.%[1]s + excluded.%[1]s", c, table))
+	}
+	return dbkit.Stmt{
+		Query: `INSERT INTO ` + table + ` (namespace, ` + strings.Join(names, ", ") + `) SELECT $1, n.* FROM ` + t.d.Rows(`n`, 2, columns...) + `
+			WHERE true ON CONFLICT (namespace, ` + keys + `) DO UPDATE SET ` + strings.Join(set, ", "),
+		Args: append([]any{namespace}, t.d.RowArgs(len(columns), rows)...),
+	}
 }
 
 // Report implements store.Reader.
 func (t tx) Report(ctx context.Context, q store.ReportQuery) (rows []usage.Report, all usage.Sum, groups int64, err error) {
+	if q.OfEpics() {
+		return t.dearestEpics(ctx, q)
+	}
 	var w where
-	source := t.days(&w, q)
-	if q.Narrow() {
-		w = where{}
-		if source, err = t.few(ctx, &w, q); err != nil {
-			return nil, all, 0, err
-		}
+	var source string
+	switch {
+	case q.OfRuns():
+		source, err = t.runs(ctx, &w, q)
+	case q.Narrow():
+		source, err = t.few(ctx, &w, q)
+	default:
+		source = t.days(&w, q)
+	}
+	if err != nil {
+		return nil, all, 0, err
 	}
 	var keys, order, sums, wholes []string
 	for i, k := range q.By {
@@ -97,6 +128,33 @@ func (t tx) Report(ctx context.Context, q store.ReportQuery) (rows []usage.Repor
 	return rows, all, groups, err
 }
 
+// dearestEpics is the report of a namespace by epic. An index has the epics by cost, so that a page
+// reads its own rows only; the sum of all is that of the days of the namespace.
+func (t tx) dearestEpics(ctx context.Context, q store.ReportQuery) (rows []usage.Report, all usage.Sum, groups int64, err error) {
+	var wholes []string
+	for _, c := range sumColumns {
+		wholes = append(wholes, fmt.Sprintf("CAST(COALESCE(sum(%s), 0) AS bigint)", c))
+	}
+	if err := t.row(ctx, `SELECT `+strings.Join(wholes, ", ")+`, (SELECT count(*) FROM usage_epics WHERE namespace = $1) FROM usage_days
+		WHERE namespace = $1 AND whole = $2 AND epic_id = ''`, q.Namespace, true).Scan(append(sumInto(&all), &groups)...); err != nil {
+		return nil, all, 0, err
+	}
+	var w where
+	w.add("namespace = %s", q.Namespace)
+	if q.After != nil {
+		w.add("nano_usd <= %s", q.After.NanoUSD)
+	}
+	query := `SELECT epic_id, ` + strings.Join(sumColumns[:], ", ") + ` FROM usage_epics` + w.end("nano_usd DESC, epic_id", q.Limit)
+	if q.After != nil {
+		query += " OFFSET " + w.arg(q.After.Skip)
+	}
+	rows, err = collectPage(ctx, t, func(row dbkit.Scanner) (usage.Report, error) {
+		r := usage.Report{Keys: make([]string, 1)}
+		return r, row.Scan(append([]any{&r.Keys[0]}, sumInto(&r.Sum)...)...)
+	}, query, w.args...)
+	return rows, all, groups, err
+}
+
 // reportColumn is the column of usage_days, and of entries as few names them, that a key groups by.
 func reportColumn(k usage.ReportKey) string {
 	return [...]string{
@@ -126,6 +184,36 @@ func (t tx) days(w *where, q store.ReportQuery) string {
 		w.add("kind = %s", int16(q.Kind))
 	}
 	return `usage_days WHERE ` + strings.Join(w.parts, " AND ")
+}
+
+// runs are the sums of runs that a report is of. It refuses to read more than usage.MaxReported.
+func (t tx) runs(ctx context.Context, w *where, q store.ReportQuery) (string, error) {
+	w.add("namespace = %s AND epic_id = %s", q.Namespace, q.EpicID)
+	if q.TaskID != "" {
+		w.add("task_id = %s", q.TaskID)
+	}
+	source := `usage_runs WHERE ` + strings.Join(w.parts, " AND ")
+	if err := t.bounded(ctx, q, source, w.args); err != nil {
+		return "", err
+	}
+	if q.Kind != 0 {
+		source += " AND kind = " + w.arg(int16(q.Kind))
+	}
+	return source, nil
+}
+
+// bounded refuses to read too much.
+func (t tx) bounded(ctx context.Context, q store.ReportQuery, source string, args []any) error {
+	most := cmp.Or(q.Most, usage.MaxReported)
+	n, err := t.count(ctx, fmt.Sprintf(`SELECT 1 FROM %s LIMIT %d`, source, most+1), args...)
+	if err != nil {
+		return err
+	}
+	if n > most {
+		return errs.New(errs.FailedPrecondition, usage.ReasonReportTooLarge, "the report would read more than %d usage entries or sums of runs", most).
+			Hint("ask for fewer days, one epic, one task or one run; reports by epic, actor, model and day have no such bound")
+	}
+	return nil
 }
 
 // few are the entries that a report is of, with the columns of sums. It refuses to read more than
@@ -161,17 +249,11 @@ func (t tx) few(ctx context.Context, w *where, q store.ReportQuery) (string, err
 	default:
 		between(read.add)
 	}
-	most := cmp.Or(q.Most, usage.MaxReported)
-	from := fmt.Sprintf(` FROM usage_entries WHERE %s LIMIT %d`, strings.Join(read.parts, " AND "), most+1)
-	few := `(SELECT *` + from + `) e`
-	n, err := t.count(ctx, `SELECT 1`+from, read.args...)
-	if err != nil {
+	from := `usage_entries WHERE ` + strings.Join(read.parts, " AND ")
+	if err := t.bounded(ctx, q, from, read.args); err != nil {
 		return "", err
 	}
-	if n > most {
-		return "", errs.New(errs.FailedPrecondition, usage.ReasonReportTooLarge, "the report would read more than %d usage entries", most).
-			Hint("ask for fewer days, one epic, one task or one run; reports by epic, actor, model and day have no such bound")
-	}
+	few := fmt.Sprintf(`(SELECT * FROM %s LIMIT %d) e`, from, cmp.Or(q.Most, usage.MaxReported)+1)
 	if q.RunID != "" {
 		between(late)
 		if q.TaskID != "" {
@@ -185,11 +267,18 @@ func (t tx) few(ctx context.Context, w *where, q store.ReportQuery) (string, err
 		late("kind = %s", int16(q.Kind))
 	}
 	w.args = read.args
-	return `(SELECT epic_id, task_id, run_id, node_id, actor, model, ` + t.d.Day("time") + ` AS day, sign AS calls,
+	return `(SELECT ` + entrySums(t.d) + ` FROM (SELECT e.*, ` + entrySign + ` FROM ` + few + `) s WHERE ` + strings.Join(rest, " AND ") + `) r`, nil
+}
+
+// entrySign is what an entry counts for: a reversal takes a call back.
+const entrySign = `CASE WHEN source = 4 THEN -1 ELSE 1 END AS sign`
+
+// entrySums are the keys and the sums of one entry, which has a sign.
+func entrySums(d dbkit.Dialect) string {
+	return `namespace, epic_id, task_id, run_id, node_id, actor, model, kind, ` + d.Day("time") + ` AS day, sign AS calls,
 		CASE WHEN failed THEN sign ELSE 0 END AS failed_calls,
 		CASE WHEN cost_nano_usd IS NULL AND (kind <> 2 OR input_tokens + output_tokens <> 0) THEN sign ELSE 0 END AS unpriced_calls, input_tokens,
 		CASE WHEN abs(cached_input_tokens) > abs(input_tokens) THEN input_tokens ELSE cached_input_tokens END AS cached_input_tokens, output_tokens,
 		CASE WHEN abs(reasoning_tokens) > abs(output_tokens) THEN output_tokens ELSE reasoning_tokens END AS reasoning_tokens,
-		COALESCE(cost_nano_usd, 0) AS nano_usd
-		FROM (SELECT e.*, CASE WHEN source = 4 THEN -1 ELSE 1 END AS sign FROM ` + few + `) s WHERE ` + strings.Join(rest, " AND ") + `) r`, nil
+		COALESCE(cost_nano_usd, 0) AS nano_usd`
 }

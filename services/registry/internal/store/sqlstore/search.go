@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -77,27 +78,64 @@ func (t tx) FindEpics(ctx context.Context, q store.SearchQuery) ([]epic.Hit, err
 	if err := t.sieve(ctx, q, found); err != nil {
 		return nil, err
 	}
-	for _, word := range cut {
-		var ids []string
-		for id, words := range found {
-			if words[word] == 0 {
-				ids = append(ids, id)
-			}
-		}
-		if len(ids) == 0 {
-			continue
-		}
-		slices.Sort(ids)
-		if err := t.each(ctx, see(word), `SELECT p.epic_id, p.weight FROM `+t.d.Lists(`w`, [2]string{"id", "text"})+
-			t.d.LookUp(`epic_words`, `p`, `p.namespace = $2 AND p.word = $3 AND p.epic_id = w.id`), ids, q.Namespace, word); err != nil {
-			return nil, err
-		}
+	if err := t.lookUpWords(ctx, q.Namespace, cut, found); err != nil {
+		return nil, err
 	}
 	hits := make([]epic.Hit, 0, len(found))
 	for id, words := range found {
 		hits = append(hits, epic.Hit{ID: id, Weights: words})
 	}
 	return hits, nil
+}
+
+// maxPairs is how many pairs of a word and an epic are looked up for one search.
+const maxPairs = 2048
+
+// lookUpWords looks up which of the words that many epics have are those of epics that were found by
+// others. If there are too many of both, it does so for the epics that come first by what is known of
+// them.
+func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, found map[string]epic.Words) error {
+	if len(cut) == 0 {
+		return nil
+	}
+	hits := make([]epic.Hit, 0, len(found))
+	for id, words := range found {
+		hits = append(hits, epic.Hit{ID: id, Weights: words})
+	}
+	epic.Rank(hits)
+	// Any of them may have all of these words. So those come first that have most of the others, of
+	// which everything is known.
+	rare := func(h epic.Hit) int {
+		n := len(h.Weights)
+		for _, word := range cut {
+			if h.Weights[word] != 0 {
+				n--
+			}
+		}
+		return n
+	}
+	slices.SortStableFunc(hits, func(a, b epic.Hit) int {
+		return cmp.Or(cmp.Compare(rare(b), rare(a)), cmp.Compare(len(b.Weights), len(a.Weights)))
+	})
+	var words, ids []string
+	for _, h := range hits[:min(len(hits), maxPairs/len(cut))] {
+		for _, word := range cut {
+			if h.Weights[word] == 0 {
+				words, ids = append(words, word), append(ids, h.ID)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return t.each(ctx, func(row dbkit.Scanner) error {
+		var word, id string
+		var weight int64
+		err := row.Scan(&word, &id, &weight)
+		found[id][word] = weight
+		return err
+	}, `SELECT p.word, p.epic_id, p.weight FROM `+t.d.Lists(`w`, [2]string{"word", "text"}, [2]string{"id", "text"})+
+		t.d.LookUp(`epic_words`, `p`, `p.namespace = $3 AND p.word = w.word AND p.epic_id = w.id`), words, ids, namespace)
 }
 
 // sieve takes out what does not pass the filters.

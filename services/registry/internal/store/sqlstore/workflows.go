@@ -239,6 +239,41 @@ func (t tx) AddHistory(ctx context.Context, namespace, id string, version int64,
 		dbkit.Stmt{Query: `UPDATE workflow_versions SET ` + sums + ` WHERE namespace = $1 AND workflow_id = $2 AND version = $8`, Args: append(args[:len(args):len(args)], version)})
 }
 
+// AddSamples implements store.Tx. The place of a sample is the number of its run among those that have
+// ended, so a new one overwrites the oldest and nothing has to be deleted.
+func (t tx) AddSamples(ctx context.Context, namespace, id string, version int64, samples []catalog.Sample) error {
+	if len(samples) == 0 {
+		return nil
+	}
+	var ended int64
+	if err := t.row(ctx, `SELECT completed + failed FROM workflow_versions WHERE namespace = $1 AND workflow_id = $2 AND version = $3`,
+		namespace, id, version).Scan(&ended); err != nil {
+		return err
+	}
+	samples = samples[max(0, len(samples)-catalog.MaxSamples):]
+	first := ended - int64(len(samples))
+	rows := make([][]any, len(samples))
+	for i, s := range samples {
+		rows[i] = []any{(first + int64(i)) % catalog.MaxSamples, s.Failed, s.Unpriced, s.NanoUSD, s.Tokens, s.DurationMS}
+	}
+	columns := [][2]string{{"place", "int"}, {"failed", "boolean"}, {"unpriced", "boolean"}, {"nano_usd", "bigint"}, {"tokens", "bigint"}, {"duration_ms", "bigint"}}
+	_, err := t.Exec(ctx, `INSERT INTO workflow_samples (namespace, workflow_id, version, place, failed, unpriced, nano_usd, tokens, duration_ms)
+		SELECT $1, $2, $3, n.* FROM `+t.d.Rows(`n`, 4, columns...)+` WHERE true
+		ON CONFLICT (namespace, workflow_id, version, place) DO UPDATE SET failed = excluded.failed, unpriced = excluded.unpriced,
+			nano_usd = excluded.nano_usd, tokens = excluded.tokens, duration_ms = excluded.duration_ms`,
+		append([]any{namespace, id, version}, t.d.RowArgs(len(columns), rows)...)...)
+	return err
+}
+
+// Samples implements store.Reader.
+func (t tx) Samples(ctx context.Context, namespace, id string, version int64) ([]catalog.Sample, error) {
+	return collect(ctx, t, func(row dbkit.Scanner) (s catalog.Sample, err error) {
+		err = row.Scan(&s.Failed, &s.Unpriced, &s.NanoUSD, &s.Tokens, &s.DurationMS)
+		return s, err
+	}, `SELECT failed, unpriced, nano_usd, tokens, duration_ms FROM workflow_samples WHERE namespace = $1 AND workflow_id = $2 AND version = $3`,
+		namespace, id, version)
+}
+
 // SweepWorkflows implements store.Store.
 func (s *Store) SweepWorkflows(ctx context.Context, deletedBefore, runsBefore time.Time) (workflows, runs int64, err error) {
 	workflows, err = s.sweep(ctx, `DELETE FROM workflows WHERE (namespace, id) IN

@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -99,6 +97,23 @@ func reportCases() map[string]func(*testing.T, *fixture) {
 				require.EqualValues(t, 1, got.All.Calls)
 				require.EqualValues(t, 5, got.All.InputTokens)
 			}
+		},
+		"Report/OfAnEpicByTaskReadsSumsOfRuns": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			for call := range 5 {
+				_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("a", call, v.ID, 10, 1), entry("b", call, v.ID, 10, 1)})
+				require.NoError(t, err)
+			}
+			q := store.ReportQuery{Namespace: ns, EpicID: v.EpicID, By: []usage.ReportKey{usage.ByTask, usage.ByRun}, Limit: 10, Most: 2}
+			got, err := f.Report(f.ctx, q)
+			require.NoError(t, err, "ten entries are two sums")
+			require.Equal(t, []int64{5, 5, 10}, []int64{got.Rows[0].Calls, got.Rows[1].Calls, got.All.Calls})
+			q.Most = 1
+			_, err = f.Report(f.ctx, q)
+			requireError(t, err, errs.FailedPrecondition, usage.ReasonReportTooLarge)
+			q.Most, q.By = 9, []usage.ReportKey{usage.ByTask, usage.ByDay}
+			_, err = f.Report(f.ctx, q)
+			requireError(t, err, errs.FailedPrecondition, usage.ReasonReportTooLarge)
 		},
 		"Report/OfAnotherNamespaceIsNotSeen": func(t *testing.T, f *fixture) {
 			f.booked(t, 20)
@@ -273,74 +288,5 @@ func added(a, b usage.Sum) usage.Sum {
 		Calls: a.Calls + b.Calls, FailedCalls: a.FailedCalls + b.FailedCalls, UnpricedCalls: a.UnpricedCalls + b.UnpricedCalls,
 		InputTokens: a.InputTokens + b.InputTokens, CachedInputTokens: a.CachedInputTokens + b.CachedInputTokens,
 		OutputTokens: a.OutputTokens + b.OutputTokens, ReasoningTokens: a.ReasoningTokens + b.ReasoningTokens, NanoUSD: a.NanoUSD + b.NanoUSD,
-	}
-}
-
-// BenchReports books entries of many epics, tasks and days, and reports how long lists and reports
-// take.
-func BenchReports(b *testing.B, open Open, tasks, entries int) {
-	f := newFixture(b, open)
-	f.fill(b, tasks, entries)
-	for name, q := range map[string]store.ReportQuery{
-		"model":       {By: []usage.ReportKey{usage.ByModel}},
-		"day":         {By: []usage.ReportKey{usage.ByDay}},
-		"model,day":   {By: []usage.ReportKey{usage.ByModel, usage.ByDay}},
-		"actor":       {By: []usage.ReportKey{usage.ByActor}},
-		"epic":        {By: []usage.ReportKey{usage.ByEpic}},
-		"epic/day":    {EpicID: "ep_0", By: []usage.ReportKey{usage.ByDay, usage.ByModel}},
-		"epic/task":   {EpicID: "ep_0", By: []usage.ReportKey{usage.ByTask}},
-		"task/node":   {TaskID: "tk_1", By: []usage.ReportKey{usage.ByNode}},
-		"run/node":    {RunID: "run_1", By: []usage.ReportKey{usage.ByNode, usage.ByModel}},
-		"list/newest": {},
-		"list/epic":   {EpicID: "ep_0"},
-		"list/task":   {TaskID: "tk_1"},
-		"list/run":    {RunID: "run_1"},
-	} {
-		b.Run(name, func(b *testing.B) {
-			q.Namespace, q.Limit = ns, 51
-			var took []time.Duration
-			for b.Loop() {
-				start := time.Now()
-				var err error
-				if q.By == nil {
-					_, err = f.Entries(f.ctx, store.EntryQuery{Namespace: ns, EpicID: q.EpicID, TaskID: q.TaskID, RunID: q.RunID, Limit: q.Limit})
-				} else {
-					_, err = f.Report(f.ctx, q)
-				}
-				took = append(took, time.Since(start))
-				require.NoError(b, err)
-			}
-			slices.Sort(took)
-			for _, p := range []int{50, 99} {
-				b.ReportMetric(float64(took[len(took)*p/100].Microseconds())/1000, fmt.Sprintf("p%d-ms", p))
-			}
-		})
-	}
-}
-
-// fill writes entries and sums of days as bookings do, without the tasks and epics themselves. An
-// epic has 1,000 tasks, and a task one run.
-func (f *fixture) fill(b *testing.B, tasks, entries int) {
-	b.Helper()
-	const batch = 5000
-	for at := 0; at < entries; at += batch {
-		list := make([]usage.Entry, min(batch, entries-at))
-		for i := range list {
-			n := (at + i) % tasks
-			e := entry(fmt.Sprintf("run_%d", n), (at+i)/tasks, fmt.Sprintf("tk_%d", n), 1000, 100)
-			e.Source, e.ID, e.EpicID, e.CostNanoUSD = usage.Executor, fmt.Sprintf("us_%d", at+i), fmt.Sprintf("ep_%d", n/1000), ptr(int64(n))
-			e.Actor, e.Model, e.NodeID = []string{"llm", "agent"}[n%2], fmt.Sprintf("model-%d", n%5), fmt.Sprintf("node-%d", (at+i)/tasks)
-			e.Time = e.Time.Add(time.Duration((at+i)/tasks*24+n/1000%24) * time.Hour)
-			list[i] = e
-		}
-		slices.SortFunc(list, func(a, b usage.Entry) int { return a.Compare(b.Key) })
-		sums, err := usage.DaySums(list)
-		require.NoError(b, err)
-		require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
-			if _, _, err := tx.Book(ctx, ns, list); err != nil {
-				return err
-			}
-			return tx.AddDays(ctx, ns, sums)
-		}))
 	}
 }

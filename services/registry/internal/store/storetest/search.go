@@ -132,6 +132,18 @@ func searchCases() map[string]func(*testing.T, *fixture) {
 			require.LessOrEqual(t, len(all), store.MaxFound)
 			require.False(t, slices.ContainsFunc(all, func(m accounting.Match) bool { return m.Epic.ID == ids[0] }))
 		},
+		"Search/ManyCommonWordsFindTheOneWithARareOne": func(t *testing.T, f *fixture) {
+			common := []string{"bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india"}
+			all := f.epic(t, epic.Epic{Title: "rare " + strings.Join(common, " ")})
+			for i := range 4 {
+				f.goals(t, i, 180, 0, common[2*i:2*i+2])
+			}
+			query := "rare " + strings.Join(common, " ")
+			found, err := f.SearchEpics(f.ctx, query, store.SearchQuery{Namespace: ns}, epic.Hit{}, 1)
+			require.NoError(t, err)
+			require.Equal(t, all.ID, found[0].Epic.ID, "though there are more candidates than are looked up")
+			require.Len(t, found[0].Hit.Weights, 9)
+		},
 		"Search/NeedsAWord": func(t *testing.T, f *fixture) {
 			_, err := f.SearchEpics(f.ctx, " --- ", store.SearchQuery{Namespace: ns}, epic.Hit{}, 1)
 			require.NotEmpty(t, requireError(t, err, errs.InvalidArgument, accounting.ReasonQueryEmpty).HintText())

@@ -47,6 +47,8 @@ func workflowCases() map[string]func(*testing.T, *fixture) {
 		"Workflow/ListByPageStateAndTag":      workflowList,
 		"Workflow/NamespacesAreApart":         workflowNamespaces,
 		"Workflow/RunsCountOnce":              workflowRuns,
+		"Workflow/SamplesAreTheNewestRuns":    workflowSamples,
+		"Workflow/ForecastOfRunsAndOfGraphs":  workflowForecast,
 		"Workflow/ChangesAreInOrderOfCommits": workflowChanges,
 		"Workflow/BoundsHold":                 workflowBounds,
 		"Workflow/GraphsAreVersionsToo":       workflowGraph,

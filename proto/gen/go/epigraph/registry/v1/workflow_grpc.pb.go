@@ -37,6 +37,7 @@ const (
 	WorkflowService_ValidateWorkflow_FullMethodName      = "/epigraph.registry.v1.WorkflowService/ValidateWorkflow"
 	WorkflowService_DiscoverWorkflows_FullMethodName     = "/epigraph.registry.v1.WorkflowService/DiscoverWorkflows"
 	WorkflowService_ResolveWorkflow_FullMethodName       = "/epigraph.registry.v1.WorkflowService/ResolveWorkflow"
+	WorkflowService_ForecastWorkflow_FullMethodName      = "/epigraph.registry.v1.WorkflowService/ForecastWorkflow"
 	WorkflowService_RecordWorkflowRuns_FullMethodName    = "/epigraph.registry.v1.WorkflowService/RecordWorkflowRuns"
 )
 
@@ -82,6 +83,9 @@ type WorkflowServiceClient interface {
 	DiscoverWorkflows(ctx context.Context, in *DiscoverWorkflowsRequest, opts ...grpc.CallOption) (*DiscoverWorkflowsResponse, error)
 	// ResolveWorkflow finds the version that a reference stands for, with its graph.
 	ResolveWorkflow(ctx context.Context, in *ResolveWorkflowRequest, opts ...grpc.CallOption) (*ResolveWorkflowResponse, error)
+	// ForecastWorkflow tells what a run of a workflow may cost and how long it may take: from the newest ended
+	// runs of the version or, where there are none, what its graph bounds.
+	ForecastWorkflow(ctx context.Context, in *ForecastWorkflowRequest, opts ...grpc.CallOption) (*WorkflowForecast, error)
 	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
 	// their calls. Runs of workflows that are not there any more are left out.
 	RecordWorkflowRuns(ctx context.Context, in *RecordWorkflowRunsRequest, opts ...grpc.CallOption) (*RecordWorkflowRunsResponse, error)
@@ -245,6 +249,16 @@ func (c *workflowServiceClient) ResolveWorkflow(ctx context.Context, in *Resolve
 	return out, nil
 }
 
+func (c *workflowServiceClient) ForecastWorkflow(ctx context.Context, in *ForecastWorkflowRequest, opts ...grpc.CallOption) (*WorkflowForecast, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WorkflowForecast)
+	err := c.cc.Invoke(ctx, WorkflowService_ForecastWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *workflowServiceClient) RecordWorkflowRuns(ctx context.Context, in *RecordWorkflowRunsRequest, opts ...grpc.CallOption) (*RecordWorkflowRunsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RecordWorkflowRunsResponse)
@@ -297,6 +311,9 @@ type WorkflowServiceServer interface {
 	DiscoverWorkflows(context.Context, *DiscoverWorkflowsRequest) (*DiscoverWorkflowsResponse, error)
 	// ResolveWorkflow finds the version that a reference stands for, with its graph.
 	ResolveWorkflow(context.Context, *ResolveWorkflowRequest) (*ResolveWorkflowResponse, error)
+	// ForecastWorkflow tells what a run of a workflow may cost and how long it may take: from the newest ended
+	// runs of the version or, where there are none, what its graph bounds.
+	ForecastWorkflow(context.Context, *ForecastWorkflowRequest) (*WorkflowForecast, error)
 	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
 	// their calls. Runs of workflows that are not there any more are left out.
 	RecordWorkflowRuns(context.Context, *RecordWorkflowRunsRequest) (*RecordWorkflowRunsResponse, error)
@@ -354,6 +371,9 @@ func (UnimplementedWorkflowServiceServer) DiscoverWorkflows(context.Context, *Di
 }
 func (UnimplementedWorkflowServiceServer) ResolveWorkflow(context.Context, *ResolveWorkflowRequest) (*ResolveWorkflowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveWorkflow not implemented")
+}
+func (UnimplementedWorkflowServiceServer) ForecastWorkflow(context.Context, *ForecastWorkflowRequest) (*WorkflowForecast, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForecastWorkflow not implemented")
 }
 func (UnimplementedWorkflowServiceServer) RecordWorkflowRuns(context.Context, *RecordWorkflowRunsRequest) (*RecordWorkflowRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecordWorkflowRuns not implemented")
@@ -649,6 +669,24 @@ func _WorkflowService_ResolveWorkflow_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkflowService_ForecastWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForecastWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkflowServiceServer).ForecastWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkflowService_ForecastWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkflowServiceServer).ForecastWorkflow(ctx, req.(*ForecastWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _WorkflowService_RecordWorkflowRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RecordWorkflowRunsRequest)
 	if err := dec(in); err != nil {
@@ -733,6 +771,10 @@ var WorkflowService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResolveWorkflow",
 			Handler:    _WorkflowService_ResolveWorkflow_Handler,
+		},
+		{
+			MethodName: "ForecastWorkflow",
+			Handler:    _WorkflowService_ForecastWorkflow_Handler,
 		},
 		{
 			MethodName: "RecordWorkflowRuns",

@@ -1,0 +1,63 @@
+package cataloging
+
+import (
+	"context"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+// Forecast tells what a run of the version that a reference stands for may need, and which version that
+// is: from its runs or, if none were kept, from its graph.
+func (c *Catalog) Forecast(ctx context.Context, namespace string, ref catalog.Ref, key string) (f catalog.Forecast, at string, err error) {
+	var v catalog.Version
+	var samples []catalog.Sample
+	if err = c.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
+		w, err := r.Workflow(ctx, namespace, ref.Name)
+		if err != nil {
+			return err
+		}
+		n, err := w.Pick(ref, key)
+		if err != nil {
+			return err
+		}
+		at = catalog.At(w.Slug, n)
+		if samples, err = r.Samples(ctx, namespace, w.ID, n); err != nil {
+			return err
+		}
+		if len(samples) == 0 {
+			v, err = r.WorkflowVersion(ctx, namespace, w.ID, w.Slug, n)
+			return err
+		}
+		// The text and the graph may be large, and are not needed.
+		versions, err := r.WorkflowVersions(ctx, namespace, w.ID, n+1, 1)
+		if err != nil {
+			return err
+		}
+		if len(versions) == 0 || versions[0].Number != n {
+			return store.VersionNotFound(w.Slug, n)
+		}
+		v = versions[0]
+		return nil
+	}); err != nil {
+		return f, "", err
+	}
+	if len(samples) > 0 {
+		return catalog.ForecastHistory(&v, samples), at, nil
+	}
+	g, err := c.Unpack(ctx, namespace, &v)
+	if err != nil {
+		return f, "", err
+	}
+	var prices usage.Book
+	if models := catalog.Models(g); len(models) > 0 {
+		if prices, err = view(ctx, c, namespace, func(ctx context.Context, r store.Reader) (usage.Book, error) {
+			return r.PriceBook(ctx, namespace, models)
+		}); err != nil {
+			return f, "", err
+		}
+	}
+	return catalog.ForecastGraph(&v, g, prices, dbkit.Now()), at, nil
+}
