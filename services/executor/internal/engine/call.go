@@ -369,11 +369,11 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	now := time.Now().UTC()
 	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with costs that calls report
 	t.price(a, usage, now)
-	if a.reserved != nil && len(entries) == 0 {
-		t.e.purse.Release(r.namespace, *a.reserved)
-	}
 	x := extra{progress: true, leads: leads, attempt: endedAttempt{start: a.startTime(), actor: a.start.Actor, reporter: reporter,
 		cached: a.cached.Load() && out != nil, kept: a.kept, trace: carried, usage: usage, entries: entries}}
+	if len(entries) == 0 {
+		x.attempt.unused = a.reserved
+	}
 	if out == nil {
 		x.attempt.kept = nil
 	}
@@ -442,7 +442,9 @@ func (r *run) decideEnd(a *attempt, end workgraph.Ended, x extra, first *ending)
 	r.suspect.Store(false)
 	r.outcomeDecided(a)
 	switch {
-	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
+	case err == nil, errors.Is(err, errDropped):
+	case errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
+		t.giveBack(r.namespace, x.unused()) // it was decided without the call, which nobody makes again
 	case isTooLarge(err):
 		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: journal.ReasonPayloadTooLarge,
 			Message: "the decision about the result cannot be written: " + errs.From(err).Message, Usage: x.attempt.usage}

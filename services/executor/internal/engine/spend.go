@@ -50,6 +50,28 @@ func (t *session) reserve(ctx context.Context, a *attempt) *workgraph.Error {
 	return nil
 }
 
+// unused is what was reserved for the calls that end with the decision and used nothing.
+func (x *extra) unused() (out []outbox.Entry) {
+	if x.attempt.unused != nil {
+		out = append(out, *x.attempt.unused)
+	}
+	for _, of := range x.left {
+		if of.unused != nil {
+			out = append(out, *of.unused)
+		}
+	}
+	return out
+}
+
+// giveBack gives back what was reserved for calls that used nothing. It is called once their ends are
+// durable, and before anything starts that follows from them. Until then whoever owns the run may make a
+// call again under the same key, and so with what was reserved for it.
+func (t *session) giveBack(namespace string, unused []outbox.Entry) {
+	for i := range unused {
+		t.e.purse.Release(namespace, unused[i])
+	}
+}
+
 // capText says whose cap leaves no room, and which command helps.
 func capText(r *purse.Refusal) string {
 	level, id, named := strings.Cut(r.Budget, "/")
