@@ -68,6 +68,8 @@ type run struct {
 	turnHeld
 	motion
 
+	above lineageBudgets
+
 	// leftCalls are the calls whose ends a request for something else waits for; nil if there is none.
 	leftCalls *leftCalls
 

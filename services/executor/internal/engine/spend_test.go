@@ -39,9 +39,10 @@ func (p *boundPurse) set(room int) {
 	p.room = room
 }
 
-func (p *boundPurse) Try(_ context.Context, _ string, call outbox.Entry) (purse.Answer, error) {
+func (p *boundPurse) Try(_ context.Context, _ string, c purse.Call) (purse.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	call := c.Entry
 	call.Time = time.Time{}
 	if p.taken[call.RunID] == nil {
 		p.taken[call.RunID] = map[outbox.Entry]bool{}
@@ -57,7 +58,7 @@ func (p *boundPurse) refusal() purse.Answer {
 	return purse.Answer{Capped: true, Refusal: &purse.Refusal{Budget: "epic/ep_1", Reason: "BUDGET_EXCEEDED", Message: "a call of up to 7 tokens does not fit"}}
 }
 
-func (p *boundPurse) Room(_ context.Context, _ string, call outbox.Entry) (purse.Answer, error) {
+func (p *boundPurse) Room(_ context.Context, _ string, call purse.Call) (purse.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked[call.RunID]++; call.OutputTokens != 7 || call.Model != "m" || call.Node == "" || call.Attempt != 1 {

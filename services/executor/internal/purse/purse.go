@@ -33,9 +33,25 @@ const ReasonAway = "REGISTRY_AWAY"
 type Registry interface {
 	// Reserve answers for each of at most maxBatch calls, in their order. If askOnly is set nothing is
 	// reserved.
-	Reserve(ctx context.Context, namespace string, calls []outbox.Entry, askOnly bool) ([]Answer, error)
+	Reserve(ctx context.Context, namespace string, calls []Call, askOnly bool) ([]Answer, error)
 	// Release gives back what was reserved for at most maxBatch calls.
 	Release(ctx context.Context, namespace string, calls []outbox.Entry) error
+}
+
+// Call is what one call may use at most.
+type Call struct {
+	outbox.Entry
+	// Runs are the runs with budgets that it counts on: its own, and those above it.
+	Runs []RunBudget
+}
+
+// RunBudget is what a run may use. A cap that is nil does not bound.
+type RunBudget struct {
+	RunID           string
+	Tokens, NanoUSD *int64
+	// SpentTokens and SpentNanoUSD are what the run and those below it have used by now, as far as it is
+	// known.
+	SpentTokens, SpentNanoUSD int64
 }
 
 // Answer is that for one call.
@@ -82,7 +98,7 @@ func keyOf(e outbox.Entry) callKey {
 }
 
 type ask struct {
-	call outbox.Entry
+	call Call
 	// answered is closed after answer is set.
 	answered chan struct{}
 	answer   Answer
@@ -99,13 +115,14 @@ func New(r Registry, log *slog.Logger) *Purse {
 }
 
 // Try asks for what a call may use at most, before it is made. A call that was granted before is
-// granted again. If no cap bounds the task's calls by an answer of a moment ago, nothing is asked.
-// While the registry is away, calls of a namespace that has caps are refused with ReasonAway, unless
-// none bounded those of their task when it answered last. All others are granted. An error is the cause
+// granted again. If no run bounds it, and no cap the task's calls by an answer of a moment ago, nothing is
+// asked. While the registry is away, calls that runs bound are refused with ReasonAway, and so are those of a
+// namespace that has caps, unless none bounded those of their task when it answered last. All others are
+// granted. An error is the cause
 // of the end of ctx; nothing is reserved then.
-func (p *Purse) Try(ctx context.Context, namespace string, call outbox.Entry) (Answer, error) {
+func (p *Purse) Try(ctx context.Context, namespace string, call Call) (Answer, error) {
 	n := p.memory.locked(namespace)
-	if n.uncapped(call.TaskID, Fresh) {
+	if len(call.Runs) == 0 && n.uncapped(call.TaskID, Fresh) {
 		n.mu.Unlock()
 		return Answer{}, nil
 	}
@@ -118,16 +135,16 @@ func (p *Purse) Try(ctx context.Context, namespace string, call outbox.Entry) (A
 // Calls of which one request asks count as if each before them were made. So room for one call lets one
 // run go on, and not all that wait for it. Their order is random: one that cannot go on for another
 // reason is not always before the others.
-func (p *Purse) Room(ctx context.Context, namespace string, call outbox.Entry) (Answer, error) {
+func (p *Purse) Room(ctx context.Context, namespace string, call Call) (Answer, error) {
 	n := p.memory.locked(namespace)
 	return p.ask(ctx, n, &n.asking, call)
 }
 
 // ask puts a question into a line of a namespace, which is locked by the caller and unlocked by ask.
-func (p *Purse) ask(ctx context.Context, n *namespace, l *line, call outbox.Entry) (Answer, error) {
+func (p *Purse) ask(ctx context.Context, n *namespace, l *line, call Call) (Answer, error) {
 	if time.Now().Before(l.away) {
 		defer n.mu.Unlock()
-		return n.unanswered(l, call.TaskID), nil
+		return n.unanswered(l, &call), nil
 	}
 	a := &ask{call: call, answered: make(chan struct{})}
 	l.asks = append(l.asks, a)
@@ -141,7 +158,7 @@ func (p *Purse) ask(ctx context.Context, n *namespace, l *line, call outbox.Entr
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if a.left = true; a.holds() && !l.askOnly { // the answer came at this moment
-		l.release(call)
+		l.release(call.Entry)
 		p.serve(n, l)
 	}
 	return Answer{}, context.Cause(ctx)
@@ -218,7 +235,7 @@ func (l *line) next() (asks []*ask, releases []outbox.Entry) {
 		}
 	}
 	for _, a := range asks {
-		take(keyOf(a.call))
+		take(keyOf(a.call.Entry))
 	}
 	for k := range l.releases {
 		if len(releases) >= maxBatch {
@@ -234,7 +251,7 @@ func (l *line) next() (asks []*ask, releases []outbox.Entry) {
 func (p *Purse) request(n *namespace, l *line, asks []*ask) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
-	calls := make([]outbox.Entry, len(asks))
+	calls := make([]Call, len(asks))
 	for i, a := range asks {
 		calls[i] = a.call
 	}
@@ -249,14 +266,16 @@ func (p *Purse) request(n *namespace, l *line, asks []*ask) {
 		switch {
 		case err == nil:
 			a.answer = answers[i]
-			n.learn(a.call.TaskID, a.answer.Capped)
+			if len(a.call.Runs) == 0 { // else it is not said what bounds it
+				n.learn(a.call.TaskID, a.answer.Capped)
+			}
 			p.tell(ctx, n, a.answer.OverSoft)
 		default:
-			a.answer = n.unanswered(l, a.call.TaskID)
+			a.answer = n.unanswered(l, &a.call)
 			a.answer.Capped = true
 		}
 		if unused := err != nil && a.answer.Refusal != nil || a.left && a.holds(); unused && !l.askOnly {
-			l.release(a.call)
+			l.release(a.call.Entry)
 		}
 		close(a.answered)
 	}
@@ -267,7 +286,7 @@ func (p *Purse) unasked(n *namespace, l *line, asks []*ask) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, a := range asks {
-		a.answer = n.unanswered(l, a.call.TaskID)
+		a.answer = n.unanswered(l, &a.call)
 		close(a.answered)
 	}
 }

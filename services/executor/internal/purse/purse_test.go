@@ -47,7 +47,7 @@ func (r *registry) seen() record {
 	return c
 }
 
-func (r *registry) Reserve(_ context.Context, _ string, calls []outbox.Entry, askOnly bool) ([]purse.Answer, error) {
+func (r *registry) Reserve(_ context.Context, _ string, calls []purse.Call, askOnly bool) ([]purse.Answer, error) {
 	r.mu.Lock()
 	takes := r.takes
 	r.mu.Unlock()
@@ -107,8 +107,8 @@ func (r *registry) set(away bool) {
 	r.away = away
 }
 
-func call(task string, n int) outbox.Entry {
-	return outbox.Entry{RunID: "run", Node: strconv.Itoa(n), TaskID: task, OutputTokens: 1}
+func call(task string, n int) purse.Call {
+	return purse.Call{Entry: outbox.Entry{RunID: "run", Node: strconv.Itoa(n), TaskID: task, OutputTokens: 1}}
 }
 
 func TestPurse(t *testing.T) {
@@ -228,7 +228,7 @@ func TestPurse(t *testing.T) {
 		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
 			try(t, p, "task", 7)
 			r.set(true)
-			p.Release("ns", call("task", 7))
+			p.Release("ns", call("task", 7).Entry)
 			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
 			require.Empty(t, r.seen().released)
 			r.set(false)
@@ -242,10 +242,26 @@ func TestPurse(t *testing.T) {
 			var first sync.WaitGroup
 			first.Go(func() { _, _ = p.Try(t.Context(), "ns", call("task", 1)) })
 			synctest.Wait()
-			p.Release("ns", call("task", 7))
+			p.Release("ns", call("task", 7).Entry)
 			try(t, p, "task", 7)
 			first.Wait()
 			require.Equal(t, []string{"reserve 7", "reserve 1", "release 7", "reserve 7"}, r.seen().order)
+		})
+	})
+	t.Run("Runs/WithBudgetsAreAlwaysAskedFor", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			require.False(t, try(t, p, "", 0).Capped)
+			bounded := call("", 1)
+			bounded.Runs = []purse.RunBudget{{RunID: "parent"}}
+			_, err := p.Try(t.Context(), "ns", bounded)
+			require.NoError(t, err)
+			require.Len(t, r.seen().batches, 2, "the task is not capped, and the run is")
+			r.set(true)
+			a, err := p.Try(t.Context(), "ns", bounded)
+			require.NoError(t, err)
+			require.Equal(t, purse.ReasonAway, a.Refusal.Reason)
+			r.set(false)
+			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
 		})
 	})
 	t.Run("Answer/ThatIsLostLeavesNothingReserved", func(t *testing.T) {
@@ -273,7 +289,7 @@ func TestPurse(t *testing.T) {
 		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
 			try(t, p, "task", 7)
 			r.set(true)
-			p.Release("ns", call("task", 7))
+			p.Release("ns", call("task", 7).Entry)
 			require.Equal(t, purse.ReasonAway, try(t, p, "task", 7).Refusal.Reason)
 			r.set(false)
 			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble

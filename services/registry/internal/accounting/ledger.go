@@ -92,8 +92,9 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 // ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It
 // prices them as RecordUsage would: by the price book, else by the cost that the entry reports. If
 // askOnly is set, it answers whether there is room and reserves nothing. Calls of one request count as if
-// each before them were reserved, so that room for one call is not told to all that wait for it.
-func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, askOnly bool) ([]Reserved, error) {
+// each before them were reserved, so that room for one call is not told to all that wait for it. runs are
+// those of each call, or nil.
+func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, runs [][]RunCaps, askOnly bool) ([]Reserved, error) {
 	in := make([]Reservation, len(calls))
 	for i, e := range calls {
 		tokens, err := usage.Add(e.InputTokens, e.OutputTokens)
@@ -101,6 +102,9 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 			return nil, err
 		}
 		in[i] = Reservation{Key: e.Key, Kind: e.Kind, TaskID: e.TaskID, EpicID: e.EpicID, Provider: e.Provider, Model: e.Model, Want: ledger.Want{Tokens: tokens}}
+		if runs != nil {
+			in[i].Runs = runs[i]
+		}
 	}
 	if err := checkReservations(in); err != nil {
 		return nil, err

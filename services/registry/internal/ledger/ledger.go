@@ -120,8 +120,8 @@ type Account struct {
 	Spent, Reserved Amount
 	// Principal is who set the caps last, from the API key that was shown.
 	Principal string
-	// Ceiling are hard caps that were set for the account itself, and CeilingBy is who set them. Whoever may change
-	// an epic may lower its hard caps, and raise them up to these.
+	// Ceiling are hard caps that were set for the account itself, and CeilingBy is who set them. Whoever
+	// may change an epic may lower its hard caps, and raise them up to these.
 	Ceiling   Caps
 	CeilingBy string
 }

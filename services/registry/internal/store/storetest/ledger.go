@@ -385,7 +385,7 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			_, err := f.CreatePrice(f.ctx, ns, accounting.Once{}, usage.Price{Provider: c.Provider, Model: c.Model, ValidFrom: time.Now().Add(-time.Hour),
 				Input: 1_000_000, CachedInput: ptr(int64(2_000_000)), Output: 3_000_000, Reasoning: ptr(int64(5_000_000))})
 			require.NoError(t, err)
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
 			require.NoError(t, err)
 			require.True(t, out[0].Capped)
 			require.Equal(t, ledger.Amount{Tokens: 17, NanoUSD: 10*2 + 7*5}, f.account(t, ledger.Epic, e.ID).Reserved)
@@ -394,11 +394,11 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(100))})
 			c := call(f.task(t, e.ID), 10, 7)
 			c.Model = "nobody-knows"
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
 			require.NoError(t, err)
 			require.True(t, out[0].Refusal.Unpriced)
 			c.CostNanoUSD = ptr(int64(100))
-			out, err = f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			out, err = f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
 			require.NoError(t, err)
 			require.Nil(t, out[0].Refusal)
 		},
@@ -406,12 +406,12 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(17))})
 			v := f.task(t, e.ID)
 			for range 2 {
-				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 7)}, true)
+				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 7)}, nil, true)
 				require.NoError(t, err)
 				require.Nil(t, out[0].Refusal)
 			}
 			require.Zero(t, f.account(t, ledger.Epic, e.ID).Reserved)
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 8)}, true)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 8)}, nil, true)
 			require.NoError(t, err)
 			require.NotNil(t, out[0].Refusal)
 		},
