@@ -228,3 +228,28 @@ func TestBudgetOfChildren(t *testing.T) {
 	s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
 	require.EqualValues(t, 12, s.calls.Load())
 }
+
+// TestSoftCap has calls ask a cheaper model while the epic of their run is over its soft cap.
+func TestSoftCap(t *testing.T) {
+	s := &spender{T: t}
+	s.d = serveWith(t, fakellm.Script{Default: fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}}, func(cfg *stack.Config) {
+		cheap := cfg.Models.Profiles[cfg.Models.Default]
+		cheap.Model = "cheap-1"
+		cfg.Models.Profiles["cheap"] = cheap
+		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.WhenSoftCap = "cheap" })
+	})
+	var err error
+	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.c.Close()) }()
+	v := s.task()
+	s.command("budgets", "set", "--epic", v.GetEpicId(), "--soft-tokens", "0")
+	r := s.start(epigraph.Task(v.GetId()))
+	s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
+	list, err := s.c.Registry.ListUsage(t.Context(), &registryv1.ListUsageRequest{TaskId: v.GetId()})
+	require.NoError(t, err)
+	require.Len(t, list.GetEntries(), 3)
+	for _, e := range list.GetEntries() {
+		require.Equal(t, "cheap-1", e.GetModel())
+	}
+}

@@ -133,6 +133,9 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	ctx = actor.WithDirectory(actor.WithNamespace(ctx, a.run.namespace), directory{t.e.actors, a.run.namespace})
 	ctx = actor.WithWorkflow(ctx, a.run.lineage.Cataloged())
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
+	if a.overSoft {
+		ctx = actor.WithSoftCap(ctx)
+	}
 	ctx, span := t.spanOf(ctx, a)
 	var carried outbox.Trace
 	if t.e.claims != nil {

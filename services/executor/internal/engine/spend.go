@@ -49,7 +49,7 @@ func (t *session) reserve(ctx context.Context, a *attempt) *workgraph.Error {
 		no.Wanted = &most
 		return no
 	case answer.Capped:
-		a.reserved = &entries[0]
+		a.reserved, a.overSoft = &entries[0], len(answer.OverSoft) > 0
 	}
 	return nil
 }
