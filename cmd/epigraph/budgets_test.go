@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -194,4 +195,82 @@ func TestBudgetsAbove(t *testing.T) {
 		require.EqualValues(t, 3, s.calls.Load())
 		require.Zero(t, s.budget("namespace").GetReservedTokens())
 	})
+}
+
+// TestBudgetOfChildren lets two children side by side want all that their parent has left.
+func TestBudgetOfChildren(t *testing.T) {
+	s := &spender{T: t}
+	s.d = serveWith(t, fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+		s.calls.Add(1)
+		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 50}}, true
+	}}, func(*stack.Config) {})
+	var err error
+	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.c.Close()) }()
+	const used, most = 53, 400 // tokens of a call
+	ask := func(id string) string {
+		return `{"id": "` + id + `", "actor": "llm", "named": {"request": "hello", "max_output_tokens": 50, "upstream": false}}`
+	}
+	child := `{"graph": {"nodes": [` + ask("a") + `, ` + ask("b") + `, ` + ask("c") + `, ` + ask("d") + `, ` + ask("e") + `, ` + ask("f") + `],
+		"edges": [{"from": "a", "to": "b"}, {"from": "b", "to": "c"}, {"from": "c", "to": "d"}, {"from": "d", "to": "e"}, {"from": "e", "to": "f"}]}}`
+	b := workgraph.NewBuilder("parent")
+	b.Node("kids", "spawn", workgraph.Named("runs", json.RawMessage(`[`+child+`, `+child+`]`)))
+	const limit = used + most
+	r, err := s.c.StartRun(t.Context(), b.Graph(), epigraph.BudgetTokens(limit))
+	require.NoError(t, err)
+	var kids []*executorv1.Run
+	stopped := func() bool {
+		m, err := s.c.Executor.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: r.ID})
+		require.NoError(t, err)
+		kids = m.GetRuns()
+		for _, k := range kids {
+			if k.GetState() != executorv1.RunState_RUN_STATE_PAUSED || k.GetStateReason() != "CAP_REACHED" {
+				return false
+			}
+		}
+		return len(kids) == 2
+	}
+	sum := func() (n int64) {
+		for _, k := range kids {
+			n += k.GetUsage().GetInputTokens() + k.GetUsage().GetOutputTokens()
+		}
+		return n
+	}
+	testkit.Eventually(t, stopped, "%v", kids)
+	require.LessOrEqual(t, sum(), int64(limit))
+	require.Equal(t, used*s.calls.Load(), sum())
+	require.Less(t, s.calls.Load(), int64(12))
+	why := s.command("runs", "explain", kids[0].GetId())
+	require.Contains(t, why, "run "+r.ID+" has spent")
+	require.Contains(t, why, "`epigraph runs resume "+r.ID+" --budget-tokens N` gives it more")
+
+	s.command("runs", "resume", r.ID, "--budget-tokens", "100000")
+	s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
+	require.EqualValues(t, 12, s.calls.Load())
+}
+
+// TestSoftCap has calls ask a cheaper model while the epic of their run is over its soft cap.
+func TestSoftCap(t *testing.T) {
+	s := &spender{T: t}
+	s.d = serveWith(t, fakellm.Script{Default: fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}}, func(cfg *stack.Config) {
+		cheap := cfg.Models.Profiles[cfg.Models.Default]
+		cheap.Model = "cheap-1"
+		cfg.Models.Profiles["cheap"] = cheap
+		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.WhenSoftCap = "cheap" })
+	})
+	var err error
+	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.c.Close()) }()
+	v := s.task()
+	s.command("budgets", "set", "--epic", v.GetEpicId(), "--soft-tokens", "0")
+	r := s.start(epigraph.Task(v.GetId()))
+	s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
+	list, err := s.c.Registry.ListUsage(t.Context(), &registryv1.ListUsageRequest{TaskId: v.GetId()})
+	require.NoError(t, err)
+	require.Len(t, list.GetEntries(), 3)
+	for _, e := range list.GetEntries() {
+		require.Equal(t, "cheap-1", e.GetModel())
+	}
 }

@@ -39,7 +39,9 @@ type Profile struct {
 	Account  string `help:"account whose limits the calls share; empty means no limits"`
 	// Fallback are profiles that are asked in turn when this one refuses for now or cannot be reached.
 	Fallback []string `help:"profiles that are asked in turn when this one refuses, cannot be reached or does not begin its answer in time"`
-	Retry    Retry    `conf:"retry"`
+	// WhenSoftCap is asked in place of this one by calls above which a budget is over its soft cap.
+	WhenSoftCap string `help:"profile that calls ask in place of this one while a budget above them is over its soft cap; empty means this one"`
+	Retry       Retry  `conf:"retry"`
 
 	ContextTokens   int64 `help:"tokens that the model can take, prompt and answer together: a request that is longer for sure is refused; 0 means that it is not known"`
 	MaxOutputTokens int64 `help:"limit of the answer to a call that states none; always sent"`
@@ -128,6 +130,9 @@ func (c Config) Validate(providers []string) error {
 			if _, ok := c.Profiles[other]; !ok || other == name {
 				add("profiles.%s.fallback: %q is no other profile", name, other)
 			}
+		}
+		if _, ok := c.Profiles[p.WhenSoftCap]; p.WhenSoftCap != "" && (!ok || p.WhenSoftCap == name) {
+			add("profiles.%s.when_soft_cap: %q is no other profile", name, p.WhenSoftCap)
 		}
 		if _, ok := c.Accounts[p.Account]; !ok && p.Account != "" {
 			add("profiles.%s.account: there is no account %q", name, p.Account)

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -262,7 +264,24 @@ func largeCases() map[string]func(*largeWorld) {
 			require.NoError(w, err)
 			require.Empty(w, cmp.Diff(b, got, protocmp.Transform()))
 		},
-		"ReserveUsage": func(w *largeWorld) { w.reserved(1) },
+		"ReserveUsage": func(w *largeWorld) {
+			_, call := w.reserved(1)
+			call.Visit = 3
+			req := &registryv1.ReserveUsageRequest{Calls: []*registryv1.UsageEntry{call}}
+			most := int64(1 << 60)
+			for i := range 64 {
+				req.Runs = append(req.Runs, &registryv1.RunBudget{RunId: fmt.Sprintf("%064d", i), Hard: &registryv1.Caps{Tokens: &most}, Calls: []int32{0}})
+			}
+			got, err := w.c.ReserveUsage(w.Context(), req)
+			require.NoError(w, err)
+			require.Nil(w, got.GetReservations()[0].GetRefusal())
+			req.Runs[63].Calls = []int32{1}
+			_, err = w.c.ReserveUsage(w.Context(), req)
+			requireError(w.T, err, errs.InvalidArgument, "CALL_UNKNOWN")
+			req.Runs[63].Calls = []int32{0, 0}
+			_, err = w.c.ReserveUsage(w.Context(), req)
+			requireError(w.T, err, errs.InvalidArgument, "TOO_MANY_RUNS")
+		},
 		"ReleaseUsage": func(w *largeWorld) {
 			name, call := w.reserved(2)
 			_, err := w.c.ReleaseUsage(w.Context(), &registryv1.ReleaseUsageRequest{Calls: []*registryv1.UsageEntry{call}})

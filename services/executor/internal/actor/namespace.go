@@ -18,6 +18,16 @@ func NamespaceOf(ctx context.Context) string {
 	return namespace
 }
 
+type softCapKey struct{}
+
+// WithSoftCap returns a context whose call is made although a budget above it is over its soft cap.
+func WithSoftCap(ctx context.Context) context.Context {
+	return context.WithValue(ctx, softCapKey{}, true)
+}
+
+// OverSoftCap reports whether a budget above the call is over its soft cap.
+func OverSoftCap(ctx context.Context) bool { return ctx.Value(softCapKey{}) != nil }
+
 type workflowKey struct{}
 
 // WithWorkflow returns a context whose call is made within a workflow of the catalog, as SLUG@VERSION.

@@ -76,6 +76,9 @@ func (r *run) acknowledge(a ack) {
 	r.t.e.threadsAnswered(r.namespace, a.c.threads, a.res.Err)
 	released := r.released
 	r.mu.Unlock()
+	if a.res.Err == nil {
+		r.t.giveBack(r.namespace, a.c.unused)
+	}
 	if a.before != nil {
 		a.before()
 	}

@@ -77,6 +77,8 @@ type attempt struct {
 	capped bool
 	// reserved is what was reserved for the call, or nil.
 	reserved *outbox.Entry
+	// overSoft says that a budget above the call is over its soft cap.
+	overSoft bool
 	// reported is set by the first reporter of the end. Later reports are ignored.
 	reported atomic.Bool
 

@@ -134,6 +134,9 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	ctx = actor.WithDirectory(actor.WithNamespace(access.WithRun(ctx, a.run.id), a.run.namespace), directory{t.e.actors, a.run.namespace})
 	ctx = actor.WithWorkflow(ctx, a.run.lineage.Cataloged())
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
+	if a.overSoft {
+		ctx = actor.WithSoftCap(ctx)
+	}
 	ctx, span := t.spanOf(ctx, a)
 	var carried outbox.Trace
 	if t.e.claims != nil {
@@ -370,11 +373,11 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	now := time.Now().UTC()
 	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with costs that calls report
 	t.price(a, usage, now)
-	if a.reserved != nil && len(entries) == 0 {
-		t.e.purse.Release(r.namespace, *a.reserved)
-	}
 	x := extra{progress: true, leads: leads, attempt: endedAttempt{start: a.startTime(), actor: a.start.Actor, reporter: reporter,
 		cached: a.cached.Load() && out != nil, kept: a.kept, trace: carried, usage: usage, entries: entries}}
+	if len(entries) == 0 {
+		x.attempt.unused = a.reserved
+	}
 	if out == nil {
 		x.attempt.kept = nil
 	}
@@ -443,7 +446,9 @@ func (r *run) decideEnd(a *attempt, end workgraph.Ended, x extra, first *ending)
 	r.suspect.Store(false)
 	r.outcomeDecided(a)
 	switch {
-	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
+	case err == nil, errors.Is(err, errDropped):
+	case errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
+		t.giveBack(r.namespace, x.unused()) // it was decided without the call, which nobody makes again
 	case isTooLarge(err):
 		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: journal.ReasonPayloadTooLarge,
 			Message: "the decision about the result cannot be written: " + errs.From(err).Message, Usage: x.attempt.usage}

@@ -68,6 +68,8 @@ type run struct {
 	turnHeld
 	motion
 
+	above lineageBudgets
+
 	// leftCalls are the calls whose ends a request for something else waits for; nil if there is none.
 	leftCalls *leftCalls
 
@@ -221,6 +223,8 @@ type endedAttempt struct {
 	usage   []workgraph.Usage
 	entries []outbox.Entry
 	trace   outbox.Trace
+	// unused is what was reserved for the call if it used nothing, or nil.
+	unused *outbox.Entry
 }
 
 // origin is the durable command that causes a decision. The zero value means none.
@@ -388,6 +392,8 @@ type consequence struct {
 	routes []routed
 	// saved are the outcomes that equal calls may have from then on.
 	saved []saved
+	// unused is what was reserved for calls that used nothing.
+	unused []outbox.Entry
 	// heldBack are children that the run did not start while it was paused.
 	heldBack []workgraph.Spawn
 	// recovered is set for effects of recovery: what they ask for may have been done before.

@@ -15,9 +15,9 @@ import (
 // Purse reserves what model calls may use, before they are made. Package purse implements it.
 type Purse interface {
 	// Try reserves what a call may use at most. An error is the cause of the end of ctx.
-	Try(ctx context.Context, namespace string, call outbox.Entry) (purse.Answer, error)
+	Try(ctx context.Context, namespace string, call purse.Call) (purse.Answer, error)
 	// Room answers as Try does, and reserves nothing.
-	Room(ctx context.Context, namespace string, call outbox.Entry) (purse.Answer, error)
+	Room(ctx context.Context, namespace string, call purse.Call) (purse.Answer, error)
 	// Release gives back what was reserved for a call that was not made. It does not block.
 	Release(namespace string, call outbox.Entry)
 }
@@ -35,7 +35,11 @@ func (t *session) reserve(ctx context.Context, a *attempt) *workgraph.Error {
 	if len(entries) == 0 {
 		return nil
 	}
-	answer, err := t.e.purse.Try(ctx, a.run.namespace, entries[0])
+	runs, err := t.budgets(ctx, a.run)
+	if err != nil {
+		return notPerformed(err)
+	}
+	answer, err := t.e.purse.Try(ctx, a.run.namespace, purse.Call{Entry: entries[0], Runs: runs})
 	switch {
 	case err != nil:
 		return notPerformed(err)
@@ -45,9 +49,31 @@ func (t *session) reserve(ctx context.Context, a *attempt) *workgraph.Error {
 		no.Wanted = &most
 		return no
 	case answer.Capped:
-		a.reserved = &entries[0]
+		a.reserved, a.overSoft = &entries[0], len(answer.OverSoft) > 0
 	}
 	return nil
+}
+
+// unused is what was reserved for the calls that end with the decision and used nothing.
+func (x *extra) unused() (out []outbox.Entry) {
+	if x.attempt.unused != nil {
+		out = append(out, *x.attempt.unused)
+	}
+	for _, of := range x.left {
+		if of.unused != nil {
+			out = append(out, *of.unused)
+		}
+	}
+	return out
+}
+
+// giveBack gives back what was reserved for calls that used nothing. It is called once their ends are
+// durable, and before anything starts that follows from them. Until then whoever owns the run may make a
+// call again under the same key, and so with what was reserved for it.
+func (t *session) giveBack(namespace string, unused []outbox.Entry) {
+	for i := range unused {
+		t.e.purse.Release(namespace, unused[i])
+	}
 }
 
 // capText says whose cap leaves no room, and which command helps.
@@ -60,6 +86,12 @@ func capText(r *purse.Refusal) string {
 	switch {
 	case r.Budget == "":
 		return r.Message
+	case level == "run":
+		command = "epigraph runs resume " + id
+		if strings.Contains(r.Message, "nano-USD") {
+			return r.Message + "; `" + command + " --budget-usd X` gives it more"
+		}
+		return r.Message + "; `" + command + " --budget-tokens N` gives it more"
 	case r.Reason == "PRICE_UNKNOWN":
 		return r.Message + "; `epigraph prices set` gives the model a price"
 	case strings.Contains(r.Message, "nano-USD"):
@@ -75,18 +107,20 @@ func capText(r *purse.Refusal) string {
 func (t *session) awaitRoom(r *run) {
 	r.lock()
 	refused := r.State.Refused()
-	var call outbox.Entry
+	var call purse.Call
 	if refused != nil {
 		a := &attempt{run: r, start: workgraph.Start{Ref: refused.Ref, Attempt: refused.Attempt}}
 		if entries := r.entries(a, plausible([]workgraph.Usage{refused.Wanted}), false, dbkit.Micros(time.Now())); len(entries) > 0 {
-			call = entries[0]
+			call.Entry = entries[0]
 		}
 	}
 	r.mu.Unlock()
 	var answer purse.Answer
 	err := error(nil)
 	if refused != nil && t.e.purse != nil {
-		answer, err = t.e.purse.Room(t.background, r.namespace, call)
+		if call.Runs, err = t.budgets(t.background, r); err == nil {
+			answer, err = t.e.purse.Room(t.background, r.namespace, call)
+		}
 	}
 	leave, over := r.step(t.background)
 	if over != nil {

@@ -25,6 +25,8 @@ type boundPurse struct {
 	taken    map[string]map[outbox.Entry]bool
 	released map[string]int
 	asked    map[string]int
+	// releasing is called with each call that is given back, unless it is nil.
+	releasing func(outbox.Entry)
 }
 
 func newPurse() *boundPurse {
@@ -37,9 +39,10 @@ func (p *boundPurse) set(room int) {
 	p.room = room
 }
 
-func (p *boundPurse) Try(_ context.Context, _ string, call outbox.Entry) (purse.Answer, error) {
+func (p *boundPurse) Try(_ context.Context, _ string, c purse.Call) (purse.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	call := c.Entry
 	call.Time = time.Time{}
 	if p.taken[call.RunID] == nil {
 		p.taken[call.RunID] = map[outbox.Entry]bool{}
@@ -55,7 +58,7 @@ func (p *boundPurse) refusal() purse.Answer {
 	return purse.Answer{Capped: true, Refusal: &purse.Refusal{Budget: "epic/ep_1", Reason: "BUDGET_EXCEEDED", Message: "a call of up to 7 tokens does not fit"}}
 }
 
-func (p *boundPurse) Room(_ context.Context, _ string, call outbox.Entry) (purse.Answer, error) {
+func (p *boundPurse) Room(_ context.Context, _ string, call purse.Call) (purse.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked[call.RunID]++; call.OutputTokens != 7 || call.Model != "m" || call.Node == "" || call.Attempt != 1 {
@@ -70,7 +73,9 @@ func (p *boundPurse) Room(_ context.Context, _ string, call outbox.Entry) (purse
 func (p *boundPurse) Release(_ string, call outbox.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.released[call.RunID]++
+	if p.released[call.RunID]++; p.releasing != nil {
+		p.releasing(call)
+	}
 }
 
 func (p *boundPurse) of(m map[string]int, id string) int {
@@ -123,9 +128,17 @@ func TestCapsAbove(t *testing.T) {
 		})
 		t.Run("Call/ThatUsedNothingGivesBackWhatWasReserved", func(t *testing.T) {
 			p.set(1)
+			durable := make(chan int, 1)
+			p.mu.Lock()
+			p.releasing = func(call outbox.Entry) { durable <- len(attemptsOf(l.events(t, call.RunID))) }
+			p.mu.Unlock()
 			id := l.start(t, chain(1, "idle"))
+			require.Equal(t, 1, <-durable, "an owner that dies before leaves it to the next one")
 			l.wait(t, id, journal.StateFailed)
 			require.Equal(t, 1, p.of(p.released, id))
+			p.mu.Lock()
+			p.releasing = nil
+			p.mu.Unlock()
 		})
 		t.Run("Pause/OfSomebodyStays", func(t *testing.T) {
 			p.set(0)

@@ -6,8 +6,7 @@ package purse
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"sync"
+	"math/rand/v2"
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
@@ -23,14 +22,8 @@ const (
 	Fresh = time.Second
 	// pause is how long requests for a namespace stop after one got no answer.
 	pause = time.Second
-	// remembered is how long it is remembered that a cap bounds the calls of a task, while the registry
-	// is away.
-	remembered = 24 * time.Hour
-	// maxKnown bounds the tasks that are remembered, and maxReleases the releases that wait for the
-	// registry.
-	maxKnown, maxReleases = 100_000, 10_000
-	// told is how often it is told that a budget is over its soft cap.
-	told = time.Minute
+	// maxReleases bounds the releases of a namespace that wait for the registry.
+	maxReleases = 10_000
 )
 
 // ReasonAway is the reason of a refusal while the registry does not answer.
@@ -40,14 +33,31 @@ const ReasonAway = "REGISTRY_AWAY"
 type Registry interface {
 	// Reserve answers for each of at most maxBatch calls, in their order. If askOnly is set nothing is
 	// reserved.
-	Reserve(ctx context.Context, namespace string, calls []outbox.Entry, askOnly bool) ([]Answer, error)
+	Reserve(ctx context.Context, namespace string, calls []Call, askOnly bool) ([]Answer, error)
 	// Release gives back what was reserved for at most maxBatch calls.
 	Release(ctx context.Context, namespace string, calls []outbox.Entry) error
 }
 
+// Call is what one call may use at most.
+type Call struct {
+	outbox.Entry
+	// Runs are the runs with budgets that it counts on: its own, and those above it.
+	Runs []RunBudget
+}
+
+// RunBudget is what a run may use. A cap that is nil does not bound.
+type RunBudget struct {
+	RunID           string
+	Tokens, NanoUSD *int64
+	// SpentTokens and SpentNanoUSD are what the run and those below it have used by now, as far as it is
+	// known.
+	SpentTokens, SpentNanoUSD int64
+}
+
 // Answer is that for one call.
 type Answer struct {
-	// Capped says that a cap bounds the call. If it is granted then, something is reserved for it.
+	// Capped says that a cap bounds the call, or may. If it is granted then, something may be reserved
+	// for it, and is given back if the call uses nothing.
 	Capped bool
 	// Refusal is nil if the call may be made.
 	Refusal *Refusal
@@ -62,257 +72,248 @@ type Refusal struct{ Budget, Reason, Message string }
 type Purse struct {
 	registry Registry
 	log      *slog.Logger
-
-	mu    sync.Mutex
-	lines map[lineKey]*line
-	known map[levels]knowledge
-	// soft is when it was told last that a budget is over its soft cap.
-	soft map[levels]time.Time
-}
-
-// lineKey names a line: questions that reserve nothing are asked apart.
-type lineKey struct {
-	namespace string
-	askOnly   bool
-}
-
-// levels names the calls that have the same budgets: those of a task. Of a soft cap it names the
-// budget.
-type levels struct{ namespace, task string }
-
-// knowledge is the last answer about the calls of a task.
-type knowledge struct {
-	capped bool
-	until  time.Time
+	memory   memory
 }
 
 // line is what waits for one namespace. At most one request of it is under way; what comes meanwhile
 // goes together into the next.
 type line struct {
+	// askOnly lines reserve nothing, and have no releases.
+	askOnly  bool
 	busy     bool
 	asks     []*ask
-	releases []outbox.Entry
+	releases map[callKey]outbox.Entry
 	// away is until when no request is made, after one got no answer.
 	away time.Time
 }
 
+// callKey is what the registry knows a call by.
+type callKey struct {
+	run, node                  string
+	visit, item, attempt, call int
+}
+
+func keyOf(e outbox.Entry) callKey {
+	return callKey{e.RunID, e.Node, e.Visit, e.Item, e.Attempt, e.Call}
+}
+
 type ask struct {
-	call outbox.Entry
-	// answered is closed after answer and err are set.
+	call Call
+	// answered is closed after answer is set.
 	answered chan struct{}
 	answer   Answer
-	err      error
 	// left is set if nobody waits for the answer any more.
 	left bool
 }
 
+// holds reports whether something may be reserved for the call by the answer.
+func (a *ask) holds() bool { return a.answer.Capped && a.answer.Refusal == nil }
+
 // New returns a purse that asks a registry.
 func New(r Registry, log *slog.Logger) *Purse {
-	return &Purse{registry: r, log: log, lines: map[lineKey]*line{}, known: map[levels]knowledge{}, soft: map[levels]time.Time{}}
+	return &Purse{registry: r, log: log, memory: memory{namespaces: map[string]*namespace{}}}
 }
 
 // Try asks for what a call may use at most, before it is made. A call that was granted before is
-// granted again. If no cap bounds the task's calls by an answer of a moment ago, nothing is asked.
-// While the registry is away, calls that were bounded when it answered last are refused with
-// ReasonAway, and all others are granted. An error is the cause of the end of ctx; nothing is reserved
-// then.
-func (p *Purse) Try(ctx context.Context, namespace string, call outbox.Entry) (Answer, error) {
-	p.mu.Lock()
-	if k, ok := p.known[levels{namespace, call.TaskID}]; ok && !k.capped && time.Now().Before(k.until) {
-		p.mu.Unlock()
+// granted again. If no run bounds it, and no cap the task's calls by an answer of a moment ago, nothing is
+// asked. While the registry is away, calls that runs bound are refused with ReasonAway, and so are those of a
+// namespace that has caps, unless none bounded those of their task when it answered last. All others are
+// granted. An error is the cause
+// of the end of ctx; nothing is reserved then.
+func (p *Purse) Try(ctx context.Context, namespace string, call Call) (Answer, error) {
+	n := p.memory.locked(namespace)
+	if len(call.Runs) == 0 && n.uncapped(call.TaskID, Fresh) {
+		n.mu.Unlock()
 		return Answer{}, nil
 	}
-	p.mu.Unlock()
-	return p.ask(ctx, lineKey{namespace: namespace}, call)
+	return p.ask(ctx, n, &n.reserving, call)
 }
 
-// Room reports whether Try would be granted now. It reserves nothing. Without an answer of the registry there
-// is no room: whoever asks was refused before.
-func (p *Purse) Room(ctx context.Context, namespace string, call outbox.Entry) (Answer, error) {
-	return p.ask(ctx, lineKey{namespace, true}, call)
+// Room reports whether Try would be granted now. It reserves nothing. Without an answer of the registry
+// there is no room: whoever asks was refused before.
+//
+// Calls of which one request asks count as if each before them were made. So room for one call lets one
+// run go on, and not all that wait for it. Their order is random: one that cannot go on for another
+// reason is not always before the others.
+func (p *Purse) Room(ctx context.Context, namespace string, call Call) (Answer, error) {
+	n := p.memory.locked(namespace)
+	return p.ask(ctx, n, &n.asking, call)
 }
 
-func (p *Purse) ask(ctx context.Context, key lineKey, call outbox.Entry) (Answer, error) {
-	a := &ask{call: call, answered: make(chan struct{})}
-	p.mu.Lock()
-	l := p.line(key)
+// ask puts a question into a line of a namespace, which is locked by the caller and unlocked by ask.
+func (p *Purse) ask(ctx context.Context, n *namespace, l *line, call Call) (Answer, error) {
 	if time.Now().Before(l.away) {
-		p.mu.Unlock()
-		return p.unanswered(key, call.TaskID), nil
+		defer n.mu.Unlock()
+		return n.unanswered(l, &call), nil
 	}
+	a := &ask{call: call, answered: make(chan struct{})}
 	l.asks = append(l.asks, a)
-	p.serve(key, l)
-	p.mu.Unlock()
+	p.serve(n, l)
+	n.mu.Unlock()
 	select {
 	case <-a.answered:
+		return a.answer, nil
 	case <-ctx.Done():
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if a.left = true; a.err == nil && a.answer.Capped && a.answer.Refusal == nil && !key.askOnly {
-			p.release(key, l, call) // the answer came at this moment
-		}
-		return Answer{}, context.Cause(ctx)
 	}
-	if a.err != nil {
-		return p.unanswered(key, call.TaskID), nil
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a.left = true; a.holds() && !l.askOnly { // the answer came at this moment
+		l.release(call.Entry)
+		p.serve(n, l)
 	}
-	return a.answer, nil
-}
-
-// unanswered is the answer in place of that of a registry that is away.
-func (p *Purse) unanswered(key lineKey, task string) Answer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if k := p.known[levels{key.namespace, task}]; !key.askOnly && (!k.capped || time.Now().After(k.until)) {
-		return Answer{}
-	}
-	return Answer{Capped: true, Refusal: &Refusal{Reason: ReasonAway, Message: "a budget bounds the call, and the registry, which keeps it, does not answer"}}
+	return Answer{}, context.Cause(ctx)
 }
 
 // Release gives back what was reserved for a call that was not made. It does not wait for the registry.
 // What is lost on the way is booked by the registry after its lease.
 func (p *Purse) Release(namespace string, call outbox.Entry) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	key := lineKey{namespace: namespace}
-	p.release(key, p.line(key), call)
+	n := p.memory.locked(namespace)
+	defer n.mu.Unlock()
+	n.reserving.release(call)
+	p.serve(n, &n.reserving)
 }
 
-// release is Release for a caller that holds p.mu.
-func (p *Purse) release(key lineKey, l *line, call outbox.Entry) {
-	if len(l.releases) < maxReleases {
-		l.releases = append(l.releases, call)
+// release lets a call be given back with the next request. The caller holds the lock of the namespace.
+func (l *line) release(call outbox.Entry) {
+	if len(l.releases) >= maxReleases {
+		return
 	}
-	p.serve(key, l)
-}
-
-// line returns the line of a namespace. The caller holds p.mu.
-func (p *Purse) line(key lineKey) *line {
-	l := p.lines[key]
-	if l == nil {
-		l = &line{}
-		p.lines[key] = l
+	if l.releases == nil {
+		l.releases = map[callKey]outbox.Entry{}
 	}
-	return l
+	l.releases[keyOf(call)] = call
 }
 
-// serve starts the goroutine of a line unless it runs. The caller holds p.mu.
-func (p *Purse) serve(key lineKey, l *line) {
+// serve starts the goroutine of a line unless it runs. The caller holds the lock of the namespace.
+func (p *Purse) serve(n *namespace, l *line) {
 	if !l.busy {
 		l.busy = true
-		go p.run(key, l)
+		go p.run(n, l)
 	}
 }
 
 // run makes the requests of a line, one after the other, until nothing waits.
-func (p *Purse) run(key lineKey, l *line) {
+func (p *Purse) run(n *namespace, l *line) {
 	for {
-		p.mu.Lock()
+		n.mu.Lock()
 		if wait := time.Until(l.away); wait > 0 && len(l.asks) == 0 && len(l.releases) > 0 {
-			p.mu.Unlock()
+			n.mu.Unlock()
 			<-time.After(wait) // only releases wait
 			continue
 		}
-		asks := l.asks[:min(len(l.asks), maxBatch)]
-		l.asks = l.asks[len(asks):]
-		releases := l.releases[:min(len(l.releases), maxBatch)]
-		l.releases = l.releases[len(releases):]
+		asks, releases := l.next()
 		if len(asks)+len(releases) == 0 {
-			if l.busy = false; time.Now().After(l.away) {
-				delete(p.lines, key)
-			}
-			p.mu.Unlock()
+			l.busy = false
+			n.mu.Unlock()
 			return
 		}
-		p.mu.Unlock()
-		// A call that was given back may be asked for again meanwhile.
-		if len(releases) > 0 {
-			p.giveBack(key, l, releases)
+		n.mu.Unlock()
+		// A call that was given back may be asked for again meanwhile. It is not asked for before the
+		// registry has taken it back, which would take the new reservation.
+		if len(releases) > 0 && !p.giveBack(n, l, releases) {
+			p.unasked(n, l, asks)
+			continue
 		}
 		if len(asks) > 0 {
-			p.request(key, l, asks)
+			p.request(n, l, asks)
 		}
 	}
 }
 
-// request asks for a batch.
-func (p *Purse) request(key lineKey, l *line, asks []*ask) {
+// next takes what the next requests name out of a line: some asks, and releases, those of the same calls
+// among them. The caller holds the lock of the namespace.
+func (l *line) next() (asks []*ask, releases []outbox.Entry) {
+	if l.askOnly {
+		rand.Shuffle(len(l.asks), func(i, j int) { l.asks[i], l.asks[j] = l.asks[j], l.asks[i] })
+	}
+	asks = l.asks[:min(len(l.asks), maxBatch)]
+	l.asks = l.asks[len(asks):]
+	take := func(k callKey) {
+		if e, ok := l.releases[k]; ok {
+			releases = append(releases, e)
+			delete(l.releases, k)
+		}
+	}
+	for _, a := range asks {
+		take(keyOf(a.call.Entry))
+	}
+	for k := range l.releases {
+		if len(releases) >= maxBatch {
+			break
+		}
+		take(k)
+	}
+	return asks, releases
+}
+
+// request asks for a batch. If the answer is lost, what may have been reserved for calls that are not
+// made is given back. That is at least pause later, when the registry has ended a request that was late.
+func (p *Purse) request(n *namespace, l *line, asks []*ask) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
-	calls := make([]outbox.Entry, len(asks))
+	calls := make([]Call, len(asks))
 	for i, a := range asks {
 		calls[i] = a.call
 	}
-	answers, err := p.registry.Reserve(ctx, key.namespace, calls, key.askOnly)
+	answers, err := p.registry.Reserve(ctx, n.name, calls, l.askOnly)
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if err != nil {
-		p.log.WarnContext(ctx, "the registry does not answer for budgets; calls that they bounded wait", "err", err, "namespace", key.namespace)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil {
+		p.log.WarnContext(ctx, "the registry does not answer for budgets; calls that they bounded wait", "err", err, "namespace", n.name)
 		l.away = time.Now().Add(pause)
 	}
 	for i, a := range asks {
-		if a.err = err; err == nil {
+		switch {
+		case err == nil:
 			a.answer = answers[i]
-			p.learn(levels{key.namespace, a.call.TaskID}, answers[i].Capped)
-			p.tell(ctx, key.namespace, answers[i].OverSoft)
-			if a.left && a.answer.Capped && a.answer.Refusal == nil && !key.askOnly {
-				l.releases = append(l.releases, a.call)
+			if len(a.call.Runs) == 0 { // else it is not said what bounds it
+				n.learn(a.call.TaskID, a.answer.Capped)
 			}
+			p.tell(ctx, n, a.answer.OverSoft)
+		default:
+			a.answer = n.unanswered(l, &a.call)
+			a.answer.Capped = true
+		}
+		if unused := err != nil && a.answer.Refusal != nil || a.left && a.holds(); unused && !l.askOnly {
+			l.release(a.call.Entry)
 		}
 		close(a.answered)
 	}
 }
 
-// learn remembers whether a cap bounds the calls of a task. The caller holds p.mu.
-func (p *Purse) learn(of levels, capped bool) {
-	now := time.Now()
-	if len(p.known) >= maxKnown {
-		for k, v := range p.known {
-			if now.After(v.until) || len(p.known) >= maxKnown && !v.capped {
-				delete(p.known, k)
-			}
-		}
-		if len(p.known) >= maxKnown {
-			return
-		}
-	}
-	k := knowledge{capped, now.Add(Fresh)}
-	if capped {
-		k.until = now.Add(remembered)
-	}
-	p.known[of] = k
-}
-
-// tell says that budgets are over their soft caps, once in a while. The caller holds p.mu.
-func (p *Purse) tell(ctx context.Context, namespace string, over []string) {
-	now := time.Now()
-	for _, budget := range over {
-		of := levels{namespace, budget}
-		if now.Sub(p.soft[of]) < told {
-			continue
-		}
-		if len(p.soft) >= maxKnown {
-			clear(p.soft)
-		}
-		p.soft[of] = now
-		p.log.WarnContext(ctx, "a budget is over its soft cap", "namespace", namespace, "budget", budget)
+// unasked answers for a batch that is not asked for, since the registry is away.
+func (p *Purse) unasked(n *namespace, l *line, asks []*ask) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, a := range asks {
+		a.answer = n.unanswered(l, &a.call)
+		close(a.answered)
 	}
 }
 
 // giveBack releases a batch, or puts it back if the registry does not answer.
-func (p *Purse) giveBack(key lineKey, l *line, calls []outbox.Entry) {
+func (p *Purse) giveBack(n *namespace, l *line, calls []outbox.Entry) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
-	err := p.registry.Release(ctx, key.namespace, calls)
+	err := p.registry.Release(ctx, n.name, calls)
 	if err == nil {
-		return
+		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	l.away = time.Now().Add(pause)
-	if len(l.releases) < maxReleases {
-		l.releases = slices.Concat(calls, l.releases)
+	for _, c := range calls {
+		l.release(c)
+	}
+	return false
+}
+
+// tell says that budgets are over their soft caps, once in a while. The caller holds the lock of the
+// namespace.
+func (p *Purse) tell(ctx context.Context, n *namespace, over []string) {
+	for _, budget := range over {
+		if n.tells(budget) {
+			p.log.WarnContext(ctx, "a budget is over its soft cap", "namespace", n.name, "budget", budget)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,11 +19,13 @@ import (
 )
 
 // registry grants calls of tasks other than "broke", takes a while, and may be away. Calls without a
-// task are not capped.
+// task, and those of tasks called "free…", are not capped.
 type registry struct {
 	mu    sync.Mutex
 	away  bool
 	takes time.Duration
+	// loses is set if answers are lost on their way back.
+	loses bool
 	record
 }
 
@@ -44,7 +47,7 @@ func (r *registry) seen() record {
 	return c
 }
 
-func (r *registry) Reserve(_ context.Context, _ string, calls []outbox.Entry, askOnly bool) ([]purse.Answer, error) {
+func (r *registry) Reserve(_ context.Context, _ string, calls []purse.Call, askOnly bool) ([]purse.Answer, error) {
 	r.mu.Lock()
 	takes := r.takes
 	r.mu.Unlock()
@@ -62,11 +65,21 @@ func (r *registry) Reserve(_ context.Context, _ string, calls []outbox.Entry, as
 	out := make([]purse.Answer, len(calls))
 	for i, c := range calls {
 		r.order = append(r.order, "reserve "+c.Node)
-		if out[i].Capped = c.TaskID != ""; c.TaskID == "broke" {
+		if out[i].Capped = c.TaskID != "" && !strings.HasPrefix(c.TaskID, "free"); c.TaskID == "broke" {
 			out[i].Refusal = &purse.Refusal{Budget: "task/broke", Reason: "BUDGET_EXCEEDED"}
 		}
 	}
+	if r.loses {
+		return nil, errors.New("lost")
+	}
 	return out, nil
+}
+
+// lose sets whether answers are lost on their way back.
+func (r *registry) lose(loses bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loses = loses
 }
 
 func (r *registry) Release(_ context.Context, _ string, calls []outbox.Entry) error {
@@ -94,8 +107,8 @@ func (r *registry) set(away bool) {
 	r.away = away
 }
 
-func call(task string, n int) outbox.Entry {
-	return outbox.Entry{RunID: "run", Node: strconv.Itoa(n), TaskID: task, OutputTokens: 1}
+func call(task string, n int) purse.Call {
+	return purse.Call{Entry: outbox.Entry{RunID: "run", Node: strconv.Itoa(n), TaskID: task, OutputTokens: 1}}
 }
 
 func TestPurse(t *testing.T) {
@@ -171,7 +184,10 @@ func TestPurse(t *testing.T) {
 			r.set(true)
 			require.Equal(t, purse.ReasonAway, try(t, p, "task", 1).Refusal.Reason)
 			require.Nil(t, try(t, p, "", 1).Refusal)
-			require.Nil(t, try(t, p, "new", 1).Refusal, "nothing is known of it")
+			require.Equal(t, purse.ReasonAway, try(t, p, "new", 1).Refusal.Reason, "the namespace has caps, and nothing is known of the task")
+			a, err := p.Try(t.Context(), "other", call("new", 1))
+			require.NoError(t, err)
+			require.Nil(t, a.Refusal, "the namespace has no caps")
 			r.set(false)
 			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
 			require.Nil(t, try(t, p, "task", 1).Refusal)
@@ -212,7 +228,7 @@ func TestPurse(t *testing.T) {
 		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
 			try(t, p, "task", 7)
 			r.set(true)
-			p.Release("ns", call("task", 7))
+			p.Release("ns", call("task", 7).Entry)
 			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
 			require.Empty(t, r.seen().released)
 			r.set(false)
@@ -226,10 +242,94 @@ func TestPurse(t *testing.T) {
 			var first sync.WaitGroup
 			first.Go(func() { _, _ = p.Try(t.Context(), "ns", call("task", 1)) })
 			synctest.Wait()
-			p.Release("ns", call("task", 7))
+			p.Release("ns", call("task", 7).Entry)
 			try(t, p, "task", 7)
 			first.Wait()
 			require.Equal(t, []string{"reserve 7", "reserve 1", "release 7", "reserve 7"}, r.seen().order)
+		})
+	})
+	t.Run("Runs/WithBudgetsAreAlwaysAskedFor", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			require.False(t, try(t, p, "", 0).Capped)
+			bounded := call("", 1)
+			bounded.Runs = []purse.RunBudget{{RunID: "parent"}}
+			_, err := p.Try(t.Context(), "ns", bounded)
+			require.NoError(t, err)
+			require.Len(t, r.seen().batches, 2, "the task is not capped, and the run is")
+			r.set(true)
+			a, err := p.Try(t.Context(), "ns", bounded)
+			require.NoError(t, err)
+			require.Equal(t, purse.ReasonAway, a.Refusal.Reason)
+			r.set(false)
+			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
+		})
+	})
+	t.Run("Answer/ThatIsLostLeavesNothingReserved", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			try(t, p, "task", 1)
+			r.lose(true)
+			require.Equal(t, purse.ReasonAway, try(t, p, "task", 7).Refusal.Reason)
+			r.lose(false)
+			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
+			require.Equal(t, []string{"7"}, r.seen().released)
+		})
+	})
+	t.Run("Answer/ThatIsLostKeepsWhatACallIsMadeWith", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			r.lose(true)
+			a := try(t, p, "task", 7)
+			require.Nil(t, a.Refusal, "no cap is known")
+			require.True(t, a.Capped, "something may be reserved, and is given back if the call uses nothing")
+			r.lose(false)
+			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
+			require.Empty(t, r.seen().released)
+		})
+	})
+	t.Run("Release/ThatIsNotAnsweredComesBeforeTheCallIsAskedForAgain", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			try(t, p, "task", 7)
+			r.set(true)
+			p.Release("ns", call("task", 7).Entry)
+			require.Equal(t, purse.ReasonAway, try(t, p, "task", 7).Refusal.Reason)
+			r.set(false)
+			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
+			require.Nil(t, try(t, p, "task", 7).Refusal)
+			require.Equal(t, []string{"reserve 7", "release 7", "reserve 7"}, r.seen().order)
+		})
+	})
+	t.Run("Tasks/ThatAreForgottenCountAsCapped", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			r.slow(0)
+			try(t, p, "task", 0)
+			for n := range 110_000 {
+				_, err := p.Try(t.Context(), "ns", call("free"+strconv.Itoa(n), n))
+				require.NoError(t, err)
+			}
+			r.set(true)
+			time.Sleep(2 * purse.Fresh) //nolint:forbidigo // in a synctest bubble
+			free := func(task int) purse.Answer { return try(t, p, "free"+strconv.Itoa(task), 0) }
+			require.NotNil(t, free(0).Refusal)
+			require.Nil(t, free(109_999).Refusal)
+			r.set(false)
+			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
+		})
+	})
+	t.Run("Namespaces/ThatAreForgottenCountAsCapped", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			r.slow(0)
+			for n := range 5000 {
+				_, err := p.Try(t.Context(), strconv.Itoa(n), call("task", 0))
+				require.NoError(t, err)
+			}
+			r.set(true)
+			time.Sleep(2 * purse.Fresh) //nolint:forbidigo // in a synctest bubble
+			for n := range 5000 {
+				a, err := p.Try(t.Context(), strconv.Itoa(n), call("task", 0))
+				require.NoError(t, err)
+				require.NotNil(t, a.Refusal, "namespace %d", n)
+			}
+			r.set(false)
+			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
 		})
 	})
 	t.Run("Namespace/ThatWaitsHoldsUpNoOther", func(t *testing.T) {

@@ -235,8 +235,13 @@ func NewReservations(client registryv1.RegistryServiceClient) *Reservations {
 }
 
 // Reserve implements purse.Registry.
-func (r *Reservations) Reserve(ctx context.Context, namespace string, calls []outbox.Entry, askOnly bool) ([]purse.Answer, error) {
-	resp, err := r.client.ReserveUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReserveUsageRequest{Calls: usageEntries(calls), AskOnly: askOnly})
+func (r *Reservations) Reserve(ctx context.Context, namespace string, calls []purse.Call, askOnly bool) ([]purse.Answer, error) {
+	entries := make([]outbox.Entry, len(calls))
+	for i := range calls {
+		entries[i] = calls[i].Entry
+	}
+	req := &registryv1.ReserveUsageRequest{Calls: usageEntries(entries), Runs: runBudgets(calls), AskOnly: askOnly}
+	resp, err := r.client.ReserveUsage(grpckit.WithNamespace(ctx, namespace), req)
 	if err != nil {
 		return nil, err
 	}
@@ -257,6 +262,24 @@ func (r *Reservations) Reserve(ctx context.Context, namespace string, calls []ou
 func (r *Reservations) Release(ctx context.Context, namespace string, calls []outbox.Entry) error {
 	_, err := r.client.ReleaseUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReleaseUsageRequest{Calls: usageEntries(calls)})
 	return err
+}
+
+// runBudgets are the runs that calls count on, each once. Of two budgets of a run that of the later call
+// holds.
+func runBudgets(calls []purse.Call) (out []*registryv1.RunBudget) {
+	found := map[string]*registryv1.RunBudget{}
+	for i := range calls {
+		for _, b := range calls[i].Runs {
+			p := found[b.RunID]
+			if p == nil {
+				p = &registryv1.RunBudget{RunId: b.RunID}
+				found[b.RunID], out = p, append(out, p)
+			}
+			p.Hard = &registryv1.Caps{Tokens: b.Tokens, NanoUsd: b.NanoUSD}
+			p.SpentTokens, p.SpentNanoUsd, p.Calls = max(b.SpentTokens, 0), max(b.SpentNanoUSD, 0), append(p.Calls, int32(i))
+		}
+	}
+	return out
 }
 
 // maxPriced is how many entries the registry prices at once.

@@ -60,7 +60,7 @@ func (b *Accounts) SetBudget(ctx context.Context, namespace string, c Change, id
 		if err := a.CheckEtag(c.Etag); err != nil {
 			return err
 		}
-		a, err = setCaps(ctx, tx, namespace, id, hard, soft)
+		a, err = setCaps(ctx, tx, namespace, id, hard, soft, true)
 		return err
 	}
 	now := dbkit.Now()
@@ -93,21 +93,22 @@ func (b *Accounts) SetCaps(ctx context.Context, namespace string, id ledger.ID, 
 	if id.Level == ledger.Epic {
 		_, err := b.changeEpic(ctx, namespace, "SetCaps", id.Name, Change{}, func(ctx context.Context, tx store.Tx, e *epic.Epic, _ time.Time) error {
 			e.BudgetTokens, e.BudgetNanoUSD = hard.Tokens, hard.NanoUSD
-			a, err = setCaps(ctx, tx, namespace, id, hard, soft)
+			a, err = setCaps(ctx, tx, namespace, id, hard, soft, true)
 			return err
 		})
 		return a, err
 	}
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		a, err = setCaps(ctx, tx, namespace, id, hard, soft)
+		a, err = setCaps(ctx, tx, namespace, id, hard, soft, true)
 		return err
 	})
 	return a, err
 }
 
 // setCaps sets the caps of a namespace, an epic or a task, whose account it opens with what has been spent.
-// An epic is locked by the caller.
-func setCaps(ctx context.Context, tx store.Tx, namespace string, id ledger.ID, hard, soft ledger.Caps) (ledger.Account, error) {
+// An epic is locked by the caller. direct says that caps are set as such, and not with the budget of an epic,
+// which must stay below them.
+func setCaps(ctx context.Context, tx store.Tx, namespace string, id ledger.ID, hard, soft ledger.Caps, direct bool) (ledger.Account, error) {
 	spent, err := spentOf(ctx, tx, namespace, id)
 	if err != nil {
 		return ledger.Account{}, err
@@ -120,6 +121,11 @@ func setCaps(ctx context.Context, tx store.Tx, namespace string, id ledger.ID, h
 		return ledger.Account{}, err
 	}
 	a := locked[0]
+	if direct {
+		a.Ceiling, a.CeilingBy = hard, request.Caller(ctx)
+	} else if err := a.CheckCeiling(hard); err != nil {
+		return ledger.Account{}, err
+	}
 	a.Hard, a.Soft, a.Principal = hard, soft, request.Caller(ctx)
 	return a, tx.PutAccounts(ctx, namespace, []ledger.Account{a})
 }
@@ -137,7 +143,7 @@ func capEpic(ctx context.Context, tx store.Tx, e epic.Epic) error {
 	if len(have) > 0 {
 		soft = have[0].Soft
 	}
-	_, err = setCaps(ctx, tx, e.Namespace, id, hard, soft)
+	_, err = setCaps(ctx, tx, e.Namespace, id, hard, soft, false)
 	return err
 }
 

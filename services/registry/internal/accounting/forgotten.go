@@ -85,7 +85,7 @@ func (b *Accounts) estimate(ctx context.Context, namespace string, keys []usage.
 			return 0, err
 		}
 	}
-	return b.bookHeld(ctx, namespace, keys, func(held []ledger.Held, now time.Time) (out []usage.Entry) {
+	n, twice, err := b.bookHeld(ctx, namespace, keys, func(held []ledger.Held, now time.Time) (out []usage.Entry) {
 		for _, h := range held {
 			if !h.Estimated {
 				out = append(out, estimateOf(h, now))
@@ -93,11 +93,20 @@ func (b *Accounts) estimate(ctx context.Context, namespace string, keys []usage.
 		}
 		return out
 	})
+	if err != nil || len(twice) == 0 {
+		return n, err
+	}
+	// An entry never changes, so what was estimated and taken back is not estimated again. The call was given
+	// back once, and nothing was heard of it since. What it used, if it did, is booked when its usage comes.
+	_, err = b.unreserve(ctx, namespace, twice)
+	return n, err
 }
 
 // bookHeld books entries that stand for reservations, and returns how many those were. Reservations whose
-// estimate is taken back are forgotten.
-func (b *Accounts) bookHeld(ctx context.Context, namespace string, keys []usage.Key, entriesOf func([]ledger.Held, time.Time) []usage.Entry) (n int, err error) {
+// estimate is taken back are forgotten. twice are the reservations of which an earlier entry has the key.
+func (b *Accounts) bookHeld(ctx context.Context, namespace string, keys []usage.Key,
+	entriesOf func([]ledger.Held, time.Time) []usage.Entry,
+) (n int, twice []usage.Key, err error) {
 	now := dbkit.Now()
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		held, err := tx.Reservations(ctx, namespace, keys)
@@ -111,7 +120,10 @@ func (b *Accounts) bookHeld(ctx context.Context, namespace string, keys []usage.
 		if held, err = tx.LockReservations(ctx, namespace, keys); err != nil {
 			return err
 		}
-		entries := entriesOf(held, now)
+		var entries []usage.Entry
+		if entries, twice, err = unbooked(ctx, tx, namespace, entriesOf(held, now)); err != nil {
+			return err
+		}
 		slices.SortFunc(entries, func(a, b usage.Entry) int { return a.Compare(b.Key) })
 		n = len(entries)
 		if _, err = book(ctx, tx, namespace, entries, false, now); err != nil {
@@ -123,27 +135,30 @@ func (b *Accounts) bookHeld(ctx context.Context, namespace string, keys []usage.
 				reversed = append(reversed, reservedAs(e.Key))
 			}
 		}
-		if err := tx.DeleteReservations(ctx, namespace, reversed); err != nil {
-			return err
-		}
-		return postponeLeft(ctx, tx, namespace, keys, entries)
+		return tx.DeleteReservations(ctx, namespace, reversed)
 	})
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return n, nil
+	return n, twice, nil
 }
 
-// postponeLeft postpones the reservations whose estimates were not booked, since the key of the
-// estimate is taken: the call was given back after an earlier estimate, and then reserved again.
-func postponeLeft(ctx context.Context, tx store.Tx, namespace string, keys []usage.Key, entries []usage.Entry) error {
-	if !slices.ContainsFunc(entries, func(e usage.Entry) bool { return e.Source == usage.Estimate }) {
-		return nil
+// unbooked are the entries whose keys are free, and the keys of the reservations of the others.
+func unbooked(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry) (free []usage.Entry, taken []usage.Key, err error) {
+	keys := make([]usage.Key, len(entries))
+	for i := range entries {
+		keys[i] = entries[i].Key
 	}
-	held, err := tx.Reservations(ctx, namespace, keys)
+	booked, err := tx.Booked(ctx, namespace, keys)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	held = slices.DeleteFunc(held, func(h ledger.Held) bool { return h.Estimated })
-	return tx.RenewReservations(ctx, namespace, keysOf(held), postponed)
+	for _, e := range entries {
+		if slices.Contains(booked, e.Key) {
+			taken = append(taken, reservedAs(e.Key))
+		} else {
+			free = append(free, e)
+		}
+	}
+	return free, taken, nil
 }

@@ -91,8 +91,10 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 
 // ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It
 // prices them as RecordUsage would: by the price book, else by the cost that the entry reports. If
-// askOnly is set, it answers whether there is room and reserves nothing.
-func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, askOnly bool) ([]Reserved, error) {
+// askOnly is set, it answers whether there is room and reserves nothing. Calls of one request count as if
+// each before them were reserved, so that room for one call is not told to all that wait for it. runs are
+// those of each call, or nil.
+func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, runs [][]RunCaps, askOnly bool) ([]Reserved, error) {
 	in := make([]Reservation, len(calls))
 	for i, e := range calls {
 		tokens, err := usage.Add(e.InputTokens, e.OutputTokens)
@@ -100,6 +102,9 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 			return nil, err
 		}
 		in[i] = Reservation{Key: e.Key, Kind: e.Kind, TaskID: e.TaskID, EpicID: e.EpicID, Provider: e.Provider, Model: e.Model, Want: ledger.Want{Tokens: tokens}}
+		if runs != nil {
+			in[i].Runs = runs[i]
+		}
 	}
 	if err := checkReservations(in); err != nil {
 		return nil, err
@@ -359,8 +364,25 @@ func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.K
 		return errs.New(errs.InvalidArgument, ReasonTooManyReservations, "%d releases at once, the limit is %d", len(keys), MaxReservations)
 	}
 	keys = executors(keys)
-	estimated := false
-	err := b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+	estimated, err := b.unreserve(ctx, namespace, keys)
+	if err != nil || !estimated {
+		return err
+	}
+	_, _, err = b.bookHeld(ctx, namespace, keys, func(held []ledger.Held, now time.Time) (out []usage.Entry) {
+		for _, h := range held {
+			if h.Estimated {
+				out = append(out, estimateOf(h, now).Reversed())
+			}
+		}
+		return out
+	})
+	return err
+}
+
+// unreserve gives back what is reserved under keys, which are sorted. estimated says that some were booked
+// at their estimates, and so are not reserved any more.
+func (b *Accounts) unreserve(ctx context.Context, namespace string, keys []usage.Key) (estimated bool, err error) {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		held, err := tx.LockReservations(ctx, namespace, keys)
 		if err != nil {
 			return err
@@ -384,18 +406,7 @@ func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.K
 		}
 		return putAccounts(ctx, tx, namespace, accounts)
 	})
-	if err != nil || !estimated {
-		return err
-	}
-	_, err = b.bookHeld(ctx, namespace, keys, func(held []ledger.Held, now time.Time) (out []usage.Entry) {
-		for _, h := range held {
-			if h.Estimated {
-				out = append(out, estimateOf(h, now).Reversed())
-			}
-		}
-		return out
-	})
-	return err
+	return estimated, err
 }
 
 // giveBack frees what a reservation has taken from those of the accounts that are there.

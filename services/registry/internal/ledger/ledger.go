@@ -120,6 +120,36 @@ type Account struct {
 	Spent, Reserved Amount
 	// Principal is who set the caps last, from the API key that was shown.
 	Principal string
+	// Ceiling are hard caps that were set for the account itself, and CeilingBy is who set them. Whoever
+	// may change an epic may lower its hard caps, and raise them up to these.
+	Ceiling   Caps
+	CeilingBy string
+}
+
+// ReasonAboveCap refuses a budget of an epic that is above a cap which was set for it.
+const ReasonAboveCap = "BUDGET_ABOVE_CAP"
+
+// CheckCeiling refuses hard caps that are above the ceiling, or leave out one of it.
+func (a *Account) CheckCeiling(hard Caps) error {
+	for _, c := range []struct {
+		field, unit, flag string
+		top, want         *int64
+	}{
+		{"budget_tokens", "tokens", "--hard-tokens N", a.Ceiling.Tokens, hard.Tokens},
+		{"budget_nano_usd", "nano-USD", "--hard-usd X", a.Ceiling.NanoUSD, hard.NanoUSD},
+	} {
+		if c.top == nil || c.want != nil && *c.want <= *c.top {
+			continue
+		}
+		by := a.CeilingBy
+		if by == "" {
+			by = "somebody who may set caps"
+		}
+		return errs.New(errs.PermissionDenied, ReasonAboveCap, "%s of %s %s can be at most %d %s: %s has set this cap", c.field, a.Level, a.Name, *c.top, c.unit, by).
+			Violate(c.field, ReasonAboveCap, "must be at most "+strconv.FormatInt(*c.top, 10)).
+			Hint("`epigraph budgets set --" + a.Level.String() + " " + a.Name + " " + c.flag + "` raises it, with a key that has the scope admin")
+	}
+	return nil
 }
 
 // Bounds reports whether the account has a cap now.

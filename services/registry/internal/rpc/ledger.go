@@ -56,7 +56,11 @@ func (s *Server) ReserveUsage(ctx context.Context, req *registryv1.ReserveUsageR
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.accounts.ReserveCalls(ctx, grpckit.Namespace(ctx), lease, calls, req.GetAskOnly())
+	runs, err := runsFrom(req.GetRuns(), len(calls))
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.accounts.ReserveCalls(ctx, grpckit.Namespace(ctx), lease, calls, runs, req.GetAskOnly())
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +87,28 @@ func reservedTo(r accounting.Reserved) *registryv1.UsageReservation {
 		p.Refusal = &registryv1.BudgetRefusal{Budget: budgetName(r.Refusal.Account), Reason: e.Reason, Message: e.Message}
 	}
 	return p
+}
+
+// runsFrom are the runs with budgets of each of n calls.
+func runsFrom(in []*registryv1.RunBudget, n int) ([][]accounting.RunCaps, error) {
+	if len(in) == 0 {
+		return nil, nil
+	}
+	out := make([][]accounting.RunCaps, n)
+	for i, p := range in {
+		c := accounting.RunCaps{RunID: p.GetRunId(), Hard: capsFrom(p.GetHard()), Spent: ledger.Amount{Tokens: p.GetSpentTokens(), NanoUSD: p.GetSpentNanoUsd()}}
+		for _, call := range p.GetCalls() {
+			field := fmt.Sprintf("runs[%d].calls", i)
+			switch {
+			case int(call) >= n:
+				return nil, invalid(field, "CALL_UNKNOWN", fmt.Sprintf("names call %d of %d", call, n))
+			case len(out[call]) >= accounting.MaxRunCaps:
+				return nil, invalid(field, "TOO_MANY_RUNS", fmt.Sprintf("call %d belongs to more than %d runs with budgets", call, accounting.MaxRunCaps))
+			}
+			out[call] = append(out[call], c)
+		}
+	}
+	return out, nil
 }
 
 // budgetName is the name of an account in the API.

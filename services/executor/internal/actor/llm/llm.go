@@ -241,8 +241,30 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	m.spare(ctx, q)
 	resp, err := m.ask(llm.WithCaller(ctx, actor.NamespaceOf(ctx)), c, q)
 	return q.outcome(ctx, resp, err)
+}
+
+// spare has a call ask the cheaper profile of its own, if it has one and a budget above the call is over its
+// soft cap. What was reserved for it stays that of its own.
+func (m *model) spare(ctx context.Context, q *asked) {
+	if !actor.OverSoftCap(ctx) {
+		return
+	}
+	_, p, err := m.models.Resolve(q.Profile, q.Model)
+	if err != nil || p.WhenSoftCap == "" {
+		return
+	}
+	_, cheaper, err := m.models.Resolve(p.WhenSoftCap, "")
+	if err != nil {
+		return
+	}
+	if q.MaxOutputTokens == 0 {
+		q.MaxOutputTokens = p.MaxOutputTokens // what was reserved
+	}
+	q.Profile, q.Model, q.call = p.WhenSoftCap, "", callSoftCap
+	q.MaxOutputTokens = min(q.MaxOutputTokens, cheaper.OutputLimit)
 }
 
 // asked is what a call asks, and how its answer is read.
@@ -255,7 +277,13 @@ type asked struct {
 	// that it is given.
 	asJSON bool
 	fits   *workgraph.Schema
+	// call is what its usage is called.
+	call string
 }
+
+// callChat and callSoftCap are what the usage of calls is called. That of calls which ask a cheaper profile,
+// since a budget is over its soft cap, says so.
+const callChat, callSoftCap = "chat", "chat_soft_cap"
 
 // read makes the request of the arguments, which are not needed any more then.
 func (m *model) read(ctx context.Context, c *workgraph.Call) (*asked, error) {
@@ -267,7 +295,7 @@ func (m *model) read(ctx context.Context, c *workgraph.Call) (*asked, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &asked{stream: string(a.Stream), decision: a.Decision, tools: len(a.Tools) > 0, asJSON: a.JSON || len(a.Schema) > 0}
+	q := &asked{stream: string(a.Stream), decision: a.Decision, tools: len(a.Tools) > 0, asJSON: a.JSON || len(a.Schema) > 0, call: callChat}
 	q.Request = llm.Request{
 		Profile: a.Profile, Model: a.Model, Messages: messages, Tools: a.Tools, ToolChoice: a.ToolChoice, Stop: a.Stop,
 		MaxOutputTokens: a.MaxOutput, Temperature: a.Temperature, IdempotencyKey: c.EffectKey(),
@@ -319,9 +347,9 @@ func (m *model) tell(ctx context.Context, c *workgraph.Call, q *asked) (llm.Resp
 // outcome is that of a call from what the model answered, or from the error in place of that.
 func (q *asked) outcome(ctx context.Context, resp llm.Response, err error) (workgraph.Outcome, error) {
 	if err != nil {
-		return workgraph.Outcome{}, failure(ctx, err)
+		return workgraph.Outcome{}, failure(ctx, err, q.call)
 	}
-	used := usage(resp.Spent())
+	used := usage(resp.Spent(), q.call)
 	fail := func(t workgraph.ErrorType, reason, format string, args ...any) (workgraph.Outcome, error) {
 		e := workgraph.Errorf(t, reason, format, args...)
 		e.Usage = used
@@ -451,19 +479,19 @@ func section(b *strings.Builder, tag, from, description, body string) {
 }
 
 // usage is what is booked for calls, which is an estimate where a server reported nothing.
-func usage(spent []llm.Spent) []workgraph.Usage {
+func usage(spent []llm.Spent, call string) []workgraph.Usage {
 	var out []workgraph.Usage
 	for _, s := range spent {
 		out = append(out, workgraph.Usage{
 			Provider: s.Provider, Model: s.Model, InputTokens: s.Usage.Input, OutputTokens: s.Usage.Output,
-			CachedTokens: s.Usage.CachedInput, ReasoningTokens: s.Usage.Reasoning, Call: "chat",
+			CachedTokens: s.Usage.CachedInput, ReasoningTokens: s.Usage.Reasoning, Call: call,
 		})
 	}
 	return out
 }
 
 // failure types a call without an answer. ctx is that of the call.
-func failure(ctx context.Context, err error) error {
+func failure(ctx context.Context, err error, call string) error {
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok {
 		return err
@@ -477,7 +505,7 @@ func failure(ctx context.Context, err error) error {
 	case llm.NotPerformed:
 		t = workgraph.NotPerformed
 	}
-	used := usage(e.Used)
+	used := usage(e.Used, call)
 	if ctx.Err() != nil && (e.Class == llm.Unknown || e.Class == llm.NotPerformed) {
 		return actor.Interrupted(t, used...)
 	}

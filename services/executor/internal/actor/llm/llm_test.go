@@ -29,8 +29,12 @@ func model(t testing.TB, script fakellm.Script) (actor.Spec, *fakellm.Server) {
 	s := httptest.NewServer(fake)
 	t.Cleanup(s.Close)
 	cfg := providers.DefaultConfig()
-	cfg.Change("default", func(p *llm.Profile) { p.BaseURL, p.APIKey, p.Model = s.URL+"/v1", conf.NewSecret("test"), "fake-1" })
-	cfg.Change("small", func(p *llm.Profile) { p.BaseURL, p.Model, p.PriceKey = s.URL+"/v1", "fake-2", "cheap" })
+	cfg.Change("default", func(p *llm.Profile) {
+		p.BaseURL, p.APIKey, p.Model, p.WhenSoftCap = s.URL+"/v1", conf.NewSecret("test"), "fake-1", "small"
+	})
+	cfg.Change("small", func(p *llm.Profile) {
+		p.BaseURL, p.Model, p.PriceKey, p.MaxOutputTokens, p.OutputLimit = s.URL+"/v1", "fake-2", "cheap", 500, 1000
+	})
 	models, err := providers.Open(cfg, llm.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, models.Close()) })
@@ -185,6 +189,35 @@ func TestTools(t *testing.T) {
 		require.Contains(t, e.Message, `messages[0] answers tool call "c9"`)
 		require.Empty(t, fake.Requests())
 	})
+}
+
+func TestSoftCap(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		over               bool
+		args, model, usage string
+	}{
+		"Over/AsksTheCheaperProfile":          {true, `{"request": "x"}`, "fake-2", "chat_soft_cap"},
+		"Over/AsksForNoMoreThanTheOtherGives": {true, `{"request": "x", "max_output_tokens": 2000}`, "fake-2", "chat_soft_cap"},
+		"Over/WithoutACheaperOneAsksItsOwn":   {true, `{"request": "x", "profile": "small"}`, "fake-2", "chat"},
+		"Under/AsksItsOwn":                    {false, `{"request": "x"}`, "fake-1", "chat"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, fake := model(t, fakellm.Script{Default: fakellm.Reply{Text: "yes"}})
+			var named map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal([]byte(tt.args), &named))
+			ctx := t.Context()
+			if tt.over {
+				ctx = actor.WithSoftCap(ctx)
+			}
+			out, err := s.Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Named: named}, workgraph.CallOptions{}))
+			require.NoError(t, err)
+			require.Len(t, fake.Requests(), 1)
+			require.Equal(t, tt.model, fake.Requests()[0].Model)
+			require.Equal(t, tt.usage, out.Usage[0].Call)
+		})
+	}
 }
 
 func TestProfile(t *testing.T) {

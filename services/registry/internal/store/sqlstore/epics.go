@@ -126,6 +126,12 @@ func (t tx) PutEpic(ctx context.Context, e epic.Epic, over int64) error {
 
 // DeleteEpic implements store.Tx.
 func (t tx) DeleteEpic(ctx context.Context, namespace, id string, revision int64) error {
+	// Accounts are locked in one order everywhere, and a deletion takes them as it finds them.
+	if _, err := collect(ctx, t, func(row dbkit.Scanner) (id string, err error) { return id, row.Scan(&id) },
+		`SELECT id FROM accounts WHERE namespace = $1 AND (level = 1 AND id = $2 OR level = 2 AND id IN
+		(SELECT id FROM tasks WHERE namespace = $1 AND epic_id = $2)) ORDER BY level, id`+t.d.LockedToUpdate(), namespace, id); err != nil {
+		return err
+	}
 	if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE namespace = $1 AND (level = 1 AND id = $2 OR level = 2 AND id IN
 		(SELECT id FROM tasks WHERE namespace = $1 AND epic_id = $2))`, namespace, id); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	accountColumns     = `level, id, hard_tokens, hard_nano_usd, soft_tokens, soft_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd, principal`
+	accountColumns     = `level, id, hard_tokens, hard_nano_usd, soft_tokens, soft_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd, principal, ceiling_tokens, ceiling_nano_usd, ceiling_by`
 	reservationKey     = `run_id, node_id, visit, item, attempt, call`
 	reservationColumns = reservationKey + `, tokens, nano_usd, unpriced, kind, task_id, epic_id, provider, model, accounts`
 )
@@ -32,6 +32,9 @@ func accountTypes() [][2]string {
 		{"reserved_tokens", "bigint"},
 		{"reserved_nano_usd", "bigint"},
 		{"principal", "text"},
+		{"ceiling_tokens", "bigint"},
+		{"ceiling_nano_usd", "bigint"},
+		{"ceiling_by", "text"},
 	}
 }
 
@@ -42,12 +45,13 @@ func accountArgs(a ledger.Account) []any {
 	return []any{
 		int16(a.Level), a.Name, a.Hard.Tokens, a.Hard.NanoUSD, a.Soft.Tokens, a.Soft.NanoUSD, a.Spent.Tokens, a.Spent.NanoUSD,
 		a.Reserved.Tokens, a.Reserved.NanoUSD, a.Principal,
+		a.Ceiling.Tokens, a.Ceiling.NanoUSD, a.CeilingBy,
 	}
 }
 
 func scanAccount(row dbkit.Scanner) (a ledger.Account, err error) {
 	err = row.Scan(&a.Level, &a.Name, &a.Hard.Tokens, &a.Hard.NanoUSD, &a.Soft.Tokens, &a.Soft.NanoUSD, &a.Spent.Tokens, &a.Spent.NanoUSD,
-		&a.Reserved.Tokens, &a.Reserved.NanoUSD, &a.Principal)
+		&a.Reserved.Tokens, &a.Reserved.NanoUSD, &a.Principal, &a.Ceiling.Tokens, &a.Ceiling.NanoUSD, &a.CeilingBy)
 	return a, err
 }
 
@@ -106,7 +110,8 @@ func (t tx) PutAccounts(ctx context.Context, namespace string, accounts []ledger
 	for i, a := range accounts {
 		stmts[i] = dbkit.Stmt{
 			Query: `UPDATE accounts SET hard_tokens = $4, hard_nano_usd = $5, soft_tokens = $6, soft_nano_usd = $7, spent_tokens = $8,
-				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, principal = $12, update_time = $13
+				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, principal = $12, ceiling_tokens = $13, ceiling_nano_usd = $14,
+				ceiling_by = $15, update_time = $16
 				WHERE namespace = $1 AND level = $2 AND id = $3`,
 			Args: append(append([]any{namespace}, accountArgs(a)...), today()),
 		}

@@ -366,6 +366,7 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 	}
 	maps.Copy(out, callCases())
 	maps.Copy(out, postponedCases())
+	maps.Copy(out, ceilingCases())
 	out["Ledger/ManyCallersNeverGoOver"] = manyCallers
 	return out
 }
@@ -384,7 +385,7 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			_, err := f.CreatePrice(f.ctx, ns, accounting.Once{}, usage.Price{Provider: c.Provider, Model: c.Model, ValidFrom: time.Now().Add(-time.Hour),
 				Input: 1_000_000, CachedInput: ptr(int64(2_000_000)), Output: 3_000_000, Reasoning: ptr(int64(5_000_000))})
 			require.NoError(t, err)
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
 			require.NoError(t, err)
 			require.True(t, out[0].Capped)
 			require.Equal(t, ledger.Amount{Tokens: 17, NanoUSD: 10*2 + 7*5}, f.account(t, ledger.Epic, e.ID).Reserved)
@@ -393,11 +394,11 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(100))})
 			c := call(f.task(t, e.ID), 10, 7)
 			c.Model = "nobody-knows"
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
 			require.NoError(t, err)
 			require.True(t, out[0].Refusal.Unpriced)
 			c.CostNanoUSD = ptr(int64(100))
-			out, err = f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			out, err = f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
 			require.NoError(t, err)
 			require.Nil(t, out[0].Refusal)
 		},
@@ -405,12 +406,12 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(17))})
 			v := f.task(t, e.ID)
 			for range 2 {
-				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 7)}, true)
+				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 7)}, nil, true)
 				require.NoError(t, err)
 				require.Nil(t, out[0].Refusal)
 			}
 			require.Zero(t, f.account(t, ledger.Epic, e.ID).Reserved)
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 8)}, true)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 8)}, nil, true)
 			require.NoError(t, err)
 			require.NotNil(t, out[0].Refusal)
 		},
@@ -439,10 +440,66 @@ func callCases() map[string]func(*testing.T, *fixture) {
 	}
 }
 
+// ceilingCases are about caps that the budget of an epic must stay below.
+func ceilingCases() map[string]func(*testing.T, *fixture) {
+	// capped is an epic with a cap of 100 tokens that was set as such.
+	capped := func(t *testing.T, f *fixture) epic.Epic {
+		t.Helper()
+		e := f.epic(t, epic.Epic{})
+		root := access.With(f.ctx, access.Principal{Kind: access.Key, Name: "root", Scopes: []access.Scope{access.Admin}})
+		_, err := f.SetBudget(root, ns, accounting.Change{}, ledger.ID{Level: ledger.Epic, Name: e.ID}, ledger.Caps{Tokens: ptr(int64(100))}, ledger.Caps{})
+		require.NoError(t, err)
+		return e
+	}
+	update := func(f *fixture, ctx context.Context, id string, in epic.Epic) error {
+		_, err := f.UpdateEpic(ctx, ns, id, accounting.Change{}, in, []string{"budget_tokens", "budget_nano_usd"})
+		return err
+	}
+	out := map[string]func(*testing.T, *fixture){
+		"Ledger/ACapThatWasSetIsLoweredAndRaisedUpToItselfWithTheEpic": func(t *testing.T, f *fixture) {
+			e := capped(t, f)
+			for _, n := range []int64{40, 70, 100} {
+				require.NoError(t, update(f, f.ctx, e.ID, epic.Epic{BudgetTokens: ptr(n), BudgetNanoUSD: ptr(int64(5))}))
+				require.Equal(t, ptr(n), f.account(t, ledger.Epic, e.ID).Hard.Tokens)
+			}
+			require.Equal(t, "key:root", f.account(t, ledger.Epic, e.ID).CeilingBy)
+		},
+		"Ledger/ACapThatIsRaisedAsSuchIsTheNextTop": func(t *testing.T, f *fixture) {
+			e := capped(t, f)
+			id := ledger.ID{Level: ledger.Epic, Name: e.ID}
+			_, err := f.SetBudget(f.ctx, ns, accounting.Change{}, id, ledger.Caps{Tokens: ptr(int64(200))}, ledger.Caps{})
+			require.NoError(t, err)
+			require.NoError(t, update(f, f.ctx, e.ID, epic.Epic{BudgetTokens: ptr(int64(200))}))
+			_, err = f.SetBudget(f.ctx, ns, accounting.Change{}, id, ledger.Caps{}, ledger.Caps{})
+			require.NoError(t, err)
+			require.NoError(t, update(f, f.ctx, e.ID, epic.Epic{BudgetTokens: ptr(int64(1000))}), "nothing bounds it any more")
+		},
+	}
+	for name, in := range map[string]epic.Epic{"Raised": {BudgetTokens: ptr(int64(101))}, "Removed": {}} {
+		for by, who := range map[string]access.Principal{
+			"AKey":     {Kind: access.Key, Name: "k", Scopes: access.DefaultScopes()},
+			"AService": {Kind: access.Internal},
+			"Anybody":  {Kind: access.Open},
+		} {
+			out["Ledger/ACapThatWasSetIsNot"+name+"WithTheEpicBy"+by] = func(t *testing.T, f *fixture) {
+				e := capped(t, f)
+				err := update(f, access.With(f.ctx, who), e.ID, in)
+				requireError(t, err, errs.PermissionDenied, ledger.ReasonAboveCap)
+				require.ErrorContains(t, err, "budget_tokens of epic "+e.ID+" can be at most 100 tokens: key:root has set this cap")
+				require.Equal(t, ptr(int64(100)), f.account(t, ledger.Epic, e.ID).Hard.Tokens)
+				got, err := f.Epic(f.ctx, ns, e.ID)
+				require.NoError(t, err)
+				require.Equal(t, ptr(int64(100)), got.BudgetTokens)
+			}
+		}
+	}
+	return out
+}
+
 // postponedCases are about forgotten reservations that cannot be booked.
 func postponedCases() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
-		"Ledger/AnEstimateWhoseKeyIsTakenIsPostponed": func(t *testing.T, f *fixture) {
+		"Ledger/AnEstimateWhoseKeyIsTakenIsGivenBack": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
 			r := reservation("run", 0, f.task(t, e.ID).ID, 60, 7)
 			forget := func() {
@@ -454,7 +511,9 @@ func postponedCases() map[string]func(*testing.T, *fixture) {
 			forget()
 			require.NoError(t, f.Release(f.ctx, ns, []usage.Key{r.Key}))
 			forget()
-			require.EqualValues(t, 60, f.account(t, ledger.Epic, e.ID).Reserved.Tokens, "it holds what it may have used")
+			require.Zero(t, f.account(t, ledger.Epic, e.ID).Reserved, "it would be held for ever")
+			require.Zero(t, f.account(t, ledger.Epic, e.ID).Spent)
+			f.balanced(t)
 			left, err := f.store.ForgottenReservations(f.ctx, 10)
 			require.NoError(t, err)
 			require.Empty(t, left, "it is not looked at again and again")

@@ -318,7 +318,10 @@ type ReserveUsageRequest struct {
 	// How long a reservation is kept of which nothing is heard: 15 minutes when absent, else from 1 ms to 24 h.
 	Lease *durationpb.Duration `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	// Whether it is only asked if there is room. Nothing is reserved then.
-	AskOnly       bool `protobuf:"varint,3,opt,name=ask_only,json=askOnly,proto3" json:"ask_only,omitempty"`
+	AskOnly bool `protobuf:"varint,3,opt,name=ask_only,json=askOnly,proto3" json:"ask_only,omitempty"`
+	// The runs with budgets that some of the calls belong to: their own runs, and runs above these. A call may
+	// belong to 64.
+	Runs          []*RunBudget `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,6 +377,96 @@ func (x *ReserveUsageRequest) GetAskOnly() bool {
 	return false
 }
 
+func (x *ReserveUsageRequest) GetRuns() []*RunBudget {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// RunBudget is what a run may use, itself and by the runs below it.
+type RunBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Its budget as it is now. A cap that is absent does not bound.
+	Hard *Caps `protobuf:"bytes,2,opt,name=hard,proto3" json:"hard,omitempty"`
+	// The tokens that it has used by now. They count with the first call that belongs to the run; after that
+	// calls count as they are booked.
+	SpentTokens int64 `protobuf:"varint,3,opt,name=spent_tokens,json=spentTokens,proto3" json:"spent_tokens,omitempty"`
+	// What it has spent by now, as far as it is booked.
+	SpentNanoUsd int64 `protobuf:"varint,4,opt,name=spent_nano_usd,json=spentNanoUsd,proto3" json:"spent_nano_usd,omitempty"`
+	// The calls of the request that belong to it, by their index.
+	Calls         []int32 `protobuf:"varint,5,rep,packed,name=calls,proto3" json:"calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunBudget) Reset() {
+	*x = RunBudget{}
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunBudget) ProtoMessage() {}
+
+func (x *RunBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunBudget.ProtoReflect.Descriptor instead.
+func (*RunBudget) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RunBudget) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *RunBudget) GetHard() *Caps {
+	if x != nil {
+		return x.Hard
+	}
+	return nil
+}
+
+func (x *RunBudget) GetSpentTokens() int64 {
+	if x != nil {
+		return x.SpentTokens
+	}
+	return 0
+}
+
+func (x *RunBudget) GetSpentNanoUsd() int64 {
+	if x != nil {
+		return x.SpentNanoUsd
+	}
+	return 0
+}
+
+func (x *RunBudget) GetCalls() []int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
 // ReserveUsageResponse answers for each call.
 type ReserveUsageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -385,7 +478,7 @@ type ReserveUsageResponse struct {
 
 func (x *ReserveUsageResponse) Reset() {
 	*x = ReserveUsageResponse{}
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[5]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -397,7 +490,7 @@ func (x *ReserveUsageResponse) String() string {
 func (*ReserveUsageResponse) ProtoMessage() {}
 
 func (x *ReserveUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[5]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -410,7 +503,7 @@ func (x *ReserveUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveUsageResponse.ProtoReflect.Descriptor instead.
 func (*ReserveUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReserveUsageResponse) GetReservations() []*UsageReservation {
@@ -435,7 +528,7 @@ type UsageReservation struct {
 
 func (x *UsageReservation) Reset() {
 	*x = UsageReservation{}
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[6]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +540,7 @@ func (x *UsageReservation) String() string {
 func (*UsageReservation) ProtoMessage() {}
 
 func (x *UsageReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[6]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +553,7 @@ func (x *UsageReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageReservation.ProtoReflect.Descriptor instead.
 func (*UsageReservation) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UsageReservation) GetCapped() bool {
@@ -499,7 +592,7 @@ type BudgetRefusal struct {
 
 func (x *BudgetRefusal) Reset() {
 	*x = BudgetRefusal{}
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +604,7 @@ func (x *BudgetRefusal) String() string {
 func (*BudgetRefusal) ProtoMessage() {}
 
 func (x *BudgetRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +617,7 @@ func (x *BudgetRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefusal.ProtoReflect.Descriptor instead.
 func (*BudgetRefusal) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BudgetRefusal) GetBudget() string {
@@ -559,7 +652,7 @@ type ReleaseUsageRequest struct {
 
 func (x *ReleaseUsageRequest) Reset() {
 	*x = ReleaseUsageRequest{}
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +664,7 @@ func (x *ReleaseUsageRequest) String() string {
 func (*ReleaseUsageRequest) ProtoMessage() {}
 
 func (x *ReleaseUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +677,7 @@ func (x *ReleaseUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseUsageRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReleaseUsageRequest) GetCalls() []*UsageEntry {
@@ -603,7 +696,7 @@ type ReleaseUsageResponse struct {
 
 func (x *ReleaseUsageResponse) Reset() {
 	*x = ReleaseUsageResponse{}
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +708,7 @@ func (x *ReleaseUsageResponse) String() string {
 func (*ReleaseUsageResponse) ProtoMessage() {}
 
 func (x *ReleaseUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_ledger_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +721,7 @@ func (x *ReleaseUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseUsageResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_registry_v1_ledger_proto_rawDescGZIP(), []int{10}
 }
 
 var File_epigraph_registry_v1_ledger_proto protoreflect.FileDescriptor
@@ -658,11 +751,19 @@ const file_epigraph_registry_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"M\n" +
 	"\x10GetBudgetRequest\x129\n" +
-	"\x04name\x18\x01 \x01(\tB%\xbaH\"r \x18P2\x1c^(namespace|(epic|task)/.+)$R\x04name\"\xa6\x01\n" +
+	"\x04name\x18\x01 \x01(\tB%\xbaH\"r \x18P2\x1c^(namespace|(epic|task)/.+)$R\x04name\"\xe7\x01\n" +
 	"\x13ReserveUsageRequest\x12C\n" +
 	"\x05calls\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\x05calls\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12\x19\n" +
-	"\bask_only\x18\x03 \x01(\bR\aaskOnly\"b\n" +
+	"\bask_only\x18\x03 \x01(\bR\aaskOnly\x12?\n" +
+	"\x04runs\x18\x04 \x03(\v2\x1f.epigraph.registry.v1.RunBudgetB\n" +
+	"\xbaH\a\x92\x01\x04\x10\x80\x80\x01R\x04runs\"\xe4\x01\n" +
+	"\tRunBudget\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12.\n" +
+	"\x04hard\x18\x02 \x01(\v2\x1a.epigraph.registry.v1.CapsR\x04hard\x12*\n" +
+	"\fspent_tokens\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vspentTokens\x12-\n" +
+	"\x0espent_nano_usd\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\fspentNanoUsd\x12*\n" +
+	"\x05calls\x18\x05 \x03(\x05B\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\x80\x02\"\a\x1a\x05\x10\x80\x02(\x00R\x05calls\"b\n" +
 	"\x14ReserveUsageResponse\x12J\n" +
 	"\freservations\x18\x01 \x03(\v2&.epigraph.registry.v1.UsageReservationR\freservations\"\x86\x01\n" +
 	"\x10UsageReservation\x12\x16\n" +
@@ -690,35 +791,38 @@ func file_epigraph_registry_v1_ledger_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_ledger_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_epigraph_registry_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_epigraph_registry_v1_ledger_proto_goTypes = []any{
 	(*Caps)(nil),                 // 0: epigraph.registry.v1.Caps
 	(*Budget)(nil),               // 1: epigraph.registry.v1.Budget
 	(*SetBudgetRequest)(nil),     // 2: epigraph.registry.v1.SetBudgetRequest
 	(*GetBudgetRequest)(nil),     // 3: epigraph.registry.v1.GetBudgetRequest
 	(*ReserveUsageRequest)(nil),  // 4: epigraph.registry.v1.ReserveUsageRequest
-	(*ReserveUsageResponse)(nil), // 5: epigraph.registry.v1.ReserveUsageResponse
-	(*UsageReservation)(nil),     // 6: epigraph.registry.v1.UsageReservation
-	(*BudgetRefusal)(nil),        // 7: epigraph.registry.v1.BudgetRefusal
-	(*ReleaseUsageRequest)(nil),  // 8: epigraph.registry.v1.ReleaseUsageRequest
-	(*ReleaseUsageResponse)(nil), // 9: epigraph.registry.v1.ReleaseUsageResponse
-	(*UsageEntry)(nil),           // 10: epigraph.registry.v1.UsageEntry
-	(*durationpb.Duration)(nil),  // 11: google.protobuf.Duration
+	(*RunBudget)(nil),            // 5: epigraph.registry.v1.RunBudget
+	(*ReserveUsageResponse)(nil), // 6: epigraph.registry.v1.ReserveUsageResponse
+	(*UsageReservation)(nil),     // 7: epigraph.registry.v1.UsageReservation
+	(*BudgetRefusal)(nil),        // 8: epigraph.registry.v1.BudgetRefusal
+	(*ReleaseUsageRequest)(nil),  // 9: epigraph.registry.v1.ReleaseUsageRequest
+	(*ReleaseUsageResponse)(nil), // 10: epigraph.registry.v1.ReleaseUsageResponse
+	(*UsageEntry)(nil),           // 11: epigraph.registry.v1.UsageEntry
+	(*durationpb.Duration)(nil),  // 12: google.protobuf.Duration
 }
 var file_epigraph_registry_v1_ledger_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.Budget.hard:type_name -> epigraph.registry.v1.Caps
 	0,  // 1: epigraph.registry.v1.Budget.soft:type_name -> epigraph.registry.v1.Caps
 	1,  // 2: epigraph.registry.v1.SetBudgetRequest.budget:type_name -> epigraph.registry.v1.Budget
-	10, // 3: epigraph.registry.v1.ReserveUsageRequest.calls:type_name -> epigraph.registry.v1.UsageEntry
-	11, // 4: epigraph.registry.v1.ReserveUsageRequest.lease:type_name -> google.protobuf.Duration
-	6,  // 5: epigraph.registry.v1.ReserveUsageResponse.reservations:type_name -> epigraph.registry.v1.UsageReservation
-	7,  // 6: epigraph.registry.v1.UsageReservation.refusal:type_name -> epigraph.registry.v1.BudgetRefusal
-	10, // 7: epigraph.registry.v1.ReleaseUsageRequest.calls:type_name -> epigraph.registry.v1.UsageEntry
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	11, // 3: epigraph.registry.v1.ReserveUsageRequest.calls:type_name -> epigraph.registry.v1.UsageEntry
+	12, // 4: epigraph.registry.v1.ReserveUsageRequest.lease:type_name -> google.protobuf.Duration
+	5,  // 5: epigraph.registry.v1.ReserveUsageRequest.runs:type_name -> epigraph.registry.v1.RunBudget
+	0,  // 6: epigraph.registry.v1.RunBudget.hard:type_name -> epigraph.registry.v1.Caps
+	7,  // 7: epigraph.registry.v1.ReserveUsageResponse.reservations:type_name -> epigraph.registry.v1.UsageReservation
+	8,  // 8: epigraph.registry.v1.UsageReservation.refusal:type_name -> epigraph.registry.v1.BudgetRefusal
+	11, // 9: epigraph.registry.v1.ReleaseUsageRequest.calls:type_name -> epigraph.registry.v1.UsageEntry
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_ledger_proto_init() }
@@ -734,7 +838,7 @@ func file_epigraph_registry_v1_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_ledger_proto_rawDesc), len(file_epigraph_registry_v1_ledger_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
