@@ -158,10 +158,18 @@ func aliasesText(list []*registryv1.WorkflowAlias) string {
 }
 
 func successText(h *registryv1.WorkflowHistory) string {
-	if h == nil || h.SuccessRate == nil {
+	if h == nil || h.SuccessRate == nil || h.GetCompleted()+h.GetFailed() == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.0f%% of %d", 100*h.GetSuccessRate(), h.GetCompleted()+h.GetFailed())
+}
+
+// successOf is the share of the runs of a match that completed; the rate of one that never ran is assumed.
+func successOf(m *registryv1.WorkflowMatch) string {
+	if m.GetExecutionCount() == 0 {
+		return "not run yet"
+	}
+	return fmt.Sprintf("%.0f%% of %d", 100*m.GetSuccessRate(), m.GetExecutionCount())
 }
 
 type workflowsShowCmd struct {
@@ -431,7 +439,7 @@ func (c *workflowsDiscoverCmd) Run(e *env) error {
 				rows = append(rows, []string{
 					fmt.Sprintf("%s@%d", m.GetSlug(), m.GetVersion()), fmt.Sprintf("%.4f", m.GetMatchScore()), strings.ReplaceAll(m.GetRecommendation(), "_", " "),
 					namesOf(m.GetHas()), namesOf(m.GetMissing()), namesOf(m.GetExtra()),
-					fmt.Sprintf("%.0f%% of %d", 100*m.GetSuccessRate(), m.GetExecutionCount()), view.Money(m.GetNanoUsd()), view.OneLine(m.GetName(), 40),
+					successOf(m), view.Money(m.GetNanoUsd()), view.OneLine(m.GetName(), 40),
 				})
 			}
 			return view.Table(e.io.style(), []string{"WORKFLOW", "SCORE", "ADVICE", "HAS", "MISSING", "EXTRA", "SUCCESS", "COST", "NAME"}, rows)
