@@ -62,3 +62,62 @@ func TestInputsOfWorkflows(t *testing.T) {
 		}
 	})
 }
+
+// TestMissingActors keeps, shows and runs an imported workflow whose actors nobody offers.
+func TestMissingActors(t *testing.T) {
+	d := serve(t, fakellm.Script{})
+	command := func(t *testing.T, want int, args ...string) (out, notes string) {
+		t.Helper()
+		var o, e bytes.Buffer
+		code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(""), Out: &o, Err: &e})
+		require.Equal(t, want, code, "%v: %s%s", args, o.String(), e.String())
+		return o.String(), e.String()
+	}
+	dir := t.TempDir()
+	foreign, own := filepath.Join(dir, "alert.json"), filepath.Join(dir, "alert.yaml")
+	require.NoError(t, os.WriteFile(foreign, []byte(`{"name": "Alert", "nodes": [
+		{"id": "1", "name": "Hook", "type": "n8n-nodes-base.manualTrigger", "parameters": {}, "typeVersion": 1, "position": [0, 0]},
+		{"id": "2", "name": "Tell", "type": "n8n-nodes-base.slack", "parameters": {"text": "hello"}, "typeVersion": 1, "position": [1, 0]}],
+		"connections": {"Hook": {"main": [[{"node": "Tell", "type": "main", "index": 0}]]}}}`), 0o600))
+	out, notes := command(t, 0, "workflows", "import", foreign)
+	require.Contains(t, notes, "must offer n8n/slack before the workflow can run")
+	require.NoError(t, os.WriteFile(own, []byte(out), 0o600))
+
+	for _, args := range [][]string{{"create", own}, {"show", "alert"}} {
+		_, notes = command(t, 0, append([]string{"workflows"}, args...)...)
+		require.Contains(t, notes, "warning: alert cannot run now: nobody offers n8n/slack", "%v", args)
+	}
+	for _, args := range [][]string{{"validate", "alert"}, {"validate", own}, {"run", "alert"}, {"run", own}} {
+		_, notes = command(t, 1, append([]string{"workflows"}, args...)...)
+		require.Contains(t, notes, `no actor is called "n8n/slack"`, "%v", args)
+	}
+	out, _ = command(t, 0, "runs", "ls")
+	require.Contains(t, out, "no runs")
+}
+
+// TestWrongKinds gives commands files of another kind than they want.
+func TestWrongKinds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		text string
+		want string
+	}{
+		"TestsToValidate":  {[]string{"workflows", "validate"}, "workflow: a.yaml\ncases: []\n", "`epigraph workflows test FILE`"},
+		"WorkflowToTest":   {[]string{"workflows", "test"}, "name: a\nsteps: []\n", "`epigraph workflows validate FILE`"},
+		"TreeToCreate":     {[]string{"workflows", "create"}, `{"title": "a", "tasks": []}`, "`epigraph epics import FILE`"},
+		"GraphToValidate":  {[]string{"workflows", "validate"}, `{"nodes": [{"id": "a", "actor": "llm"}]}`, "`epigraph run FILE`"},
+		"WorkflowToImport": {[]string{"epics", "import"}, "name: a\nsteps: []\n", "`epigraph workflows run FILE`"},
+		"WorkflowToRun":    {[]string{"run"}, "name: a\nsteps:\n  - {id: b, type: wait, delay: 1}\n", "`epigraph workflows run FILE`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "file")
+			require.NoError(t, os.WriteFile(file, []byte(c.text), 0o600))
+			var o, e bytes.Buffer
+			require.Equal(t, 2, cli.Main(t.Context(), build, append(c.args, file), cli.IO{In: strings.NewReader(""), Out: &o, Err: &e}), e.String())
+			require.Contains(t, e.String(), "WRONG_KIND")
+			require.Contains(t, e.String(), c.want)
+		})
+	}
+}

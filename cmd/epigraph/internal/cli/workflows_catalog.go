@@ -63,12 +63,14 @@ func (c *workflowsCreateCmd) Run(e *env) error {
 			if err != nil {
 				return err
 			}
+			e.missing(ctx, s, v.GetWorkflow(), text, form)
 			return e.kept(ctx, s, c.Activate, v, v.GetWorkflow(), v.GetVersion())
 		}
 		w, err := s.workflows.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: text, Form: form, Slug: c.Slug, RequestId: c.RequestID})
 		if err != nil {
 			return err
 		}
+		e.missing(ctx, s, w.GetSlug(), text, form)
 		return e.kept(ctx, s, c.Activate, w, w.GetSlug(), w.GetLatestVersion())
 	})
 }
@@ -201,6 +203,9 @@ func (c *workflowsShowCmd) Run(e *env) error {
 		}
 		if err := e.print(w, func() string { return workflowText(e, w) }); err != nil || e.json {
 			return err
+		}
+		if v, err := s.workflows.GetWorkflowVersion(ctx, &registryv1.GetWorkflowVersionRequest{Workflow: name, Version: w.GetLatestVersion()}); err == nil {
+			e.missing(ctx, s, w.GetSlug(), v.GetSource(), v.GetForm())
 		}
 		e.note("help: `epigraph workflows show %s@%d` prints its text, `epigraph workflows versions %[1]s` lists its versions", w.GetSlug(), w.GetLatestVersion())
 		return nil
