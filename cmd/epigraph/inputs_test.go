@@ -55,10 +55,11 @@ func TestInputsOfWorkflows(t *testing.T) {
 		})
 		require.Contains(t, shown, "missing property 'copies'")
 		require.Contains(t, shown, "`epigraph tasks update "+task+" --input JSON`")
+		require.Contains(t, shown, "`epigraph tasks transition "+task+" pending`")
 		for _, args := range [][]string{{"epics", "show", e}, {"tasks", "ls", e}} {
 			out, _ := command(t, 0, args...)
 			require.Contains(t, out, "WHY")
-			require.Contains(t, out, "INPUT_INVALID: ", "%v", args)
+			require.Contains(t, out, "the inputs do not fit the workflow; missing property 'copies'", "%v", args)
 		}
 	})
 }
