@@ -122,3 +122,21 @@ func TestWrongKinds(t *testing.T) {
 		})
 	}
 }
+
+// TestFlowTestsOfInputs expects in a case that its inputs are refused.
+func TestFlowTestsOfInputs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.test.yaml")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("name: a\ninputs: {to: {type: string}}\nsteps:\n  - {id: say, type: transform, template: \"{{ inputs.to }}\"}\n"), 0o600))
+	for name, c := range map[string]struct {
+		expect string
+		code   int
+	}{"IsMet": {"error: got number", 0}, "IsNotMet": {"state: completed", 1}} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(file, []byte("workflow: a.yaml\ncases:\n  - {name: wrong, inputs: {to: 5}, expect: {"+c.expect+"}}\n"), 0o600))
+			var o, e bytes.Buffer
+			require.Equal(t, c.code, cli.Main(t.Context(), build, []string{"workflows", "test", file}, cli.IO{In: strings.NewReader(""), Out: &o, Err: &e}), o.String()+e.String())
+		})
+	}
+}
