@@ -52,6 +52,9 @@ func usageText(err error) string {
 			if found := ofGroups(pe.Context.Model.Node, name); len(found) > 0 {
 				return "there is no command " + name + "; there is " + strings.Join(found, " and ")
 			}
+			if alias := aliasNear(at, name); alias != "" && !strings.Contains(nearest(msg), "did you mean") {
+				return "there is no command " + name + ", did you mean \"" + alias + "\"?"
+			}
 		}
 	}
 	return nearest(msg)
@@ -68,6 +71,21 @@ func ofGroups(root *kong.Node, name string) (found []string) {
 		}
 	}
 	return found
+}
+
+// aliasNear is the other name of a command below a node that a word is near to; empty if there is none.
+func aliasNear(at *kong.Node, word string) string {
+	if at == nil {
+		return ""
+	}
+	for _, child := range at.Children {
+		for _, alias := range child.Aliases {
+			if _, ok := near.Within(word, alias, max(1, len(word)/3)); ok && !child.Hidden {
+				return alias
+			}
+		}
+	}
+	return ""
 }
 
 // nearest keeps the nearest of the proposed words of a message, if they are near for the length of the typed

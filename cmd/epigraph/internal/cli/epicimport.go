@@ -19,6 +19,9 @@ func (c *epicsImportCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	if err := wrongKind(sourceName(c.File), document, kindTree); err != nil {
+		return err
+	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.registry.ImportEpic(ctx, &registryv1.ImportEpicRequest{Document: document, RequestId: c.RequestID})
 		if err != nil {

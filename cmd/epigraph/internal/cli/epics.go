@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -149,7 +150,8 @@ func taskTable(e *env, tasks []*registryv1.Task) string {
 func taskReason(x *registryv1.Task) string {
 	switch {
 	case x.GetErrorMessage() != "":
-		return view.OneLine(view.Dollars(inCommands(strings.TrimPrefix(x.GetErrorMessage(), notStarted))), 60)
+		text := failureCode.ReplaceAllString(strings.TrimPrefix(x.GetErrorMessage(), notStarted), "")
+		return view.OneLine(view.Dollars(inCommands(text)), 80)
 	case len(x.GetBlockedBy()) > 0:
 		return some(x.GetBlockedBy(), 2) + " failed or was canceled"
 	}
@@ -158,6 +160,9 @@ func taskReason(x *registryv1.Task) string {
 
 // notStarted is how the error of a task without a run begins.
 const notStarted = "not started: "
+
+// failureCode is the reason before the message of an error, which programs read.
+var failureCode = regexp.MustCompile(`^[A-Z][A-Z_]+: `)
 
 // epicFields are what can be said of an epic on the command line.
 type epicFields struct {

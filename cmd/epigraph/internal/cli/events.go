@@ -3,11 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/near"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
@@ -42,7 +45,7 @@ func (c *eventsCmd) Run(e *env) error {
 				After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, Kinds: c.Kinds, PageSize: 200,
 			})
 			if err != nil {
-				return err
+				return c.knownKinds(err)
 			}
 			after, end = r.GetCursor(), r.GetEnd()
 			for _, ev := range r.GetEvents() {
@@ -87,7 +90,7 @@ func (c *eventsCmd) follow(e *env) error {
 			return e.ctx.Err()
 		}
 		if !errs.Is(err, errs.Unavailable) || tries == 10 {
-			return err
+			return c.knownKinds(err)
 		}
 		select {
 		case <-time.After(min(100*time.Millisecond<<tries, 3*time.Second)):
@@ -95,6 +98,28 @@ func (c *eventsCmd) follow(e *env) error {
 			return e.ctx.Err()
 		}
 	}
+}
+
+// knownKinds adds to the refusal of a kind of events which one was meant, or which there are.
+func (c *eventsCmd) knownKinds(err error) error {
+	if errs.ReasonOf(err) != "EVENT_KIND_UNKNOWN" {
+		return err
+	}
+	fields := (&registryv1.FeedEvent{}).ProtoReflect().Descriptor().Oneofs().ByName("event").Fields()
+	var all []string
+	for i := range fields.Len() {
+		if name := string(fields.Get(i).Name()); name != "keep_alive" {
+			all = append(all, name)
+		}
+	}
+	for _, given := range c.Kinds {
+		for _, name := range all {
+			if d, ok := near.Within(given, name, 3); ok && d > 0 && !slices.Contains(all, given) {
+				return errs.From(err).Hint("did you mean " + name + "?")
+			}
+		}
+	}
+	return errs.From(err).Hint("there are " + strings.Join(all, ", "))
 }
 
 // show prints an event as one line.

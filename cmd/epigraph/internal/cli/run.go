@@ -60,6 +60,9 @@ func (c *runCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	if runnable(text) {
+		return wrongKind(sourceName(c.File), text, "a plan or a graph")
+	}
 	s, err := e.connect()
 	if err != nil {
 		return err

@@ -97,6 +97,9 @@ func (e *env) deprecated(ref, why string) {
 func (e *env) compiled(f *workflowFile) (*workflowFile, error) {
 	d, faults := workflow.Read([]byte(f.text))
 	if len(faults) > 0 {
+		if err := wrongKind(f.name, f.text, kindWorkflow); err != nil {
+			return nil, err
+		}
 		return nil, f.refused(e, faults)
 	}
 	g, faults := workflow.Compile(d)

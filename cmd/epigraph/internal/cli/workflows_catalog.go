@@ -63,12 +63,14 @@ func (c *workflowsCreateCmd) Run(e *env) error {
 			if err != nil {
 				return err
 			}
+			e.missing(ctx, s, v.GetWorkflow(), text, form)
 			return e.kept(ctx, s, c.Activate, v, v.GetWorkflow(), v.GetVersion())
 		}
 		w, err := s.workflows.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: text, Form: form, Slug: c.Slug, RequestId: c.RequestID})
 		if err != nil {
 			return err
 		}
+		e.missing(ctx, s, w.GetSlug(), text, form)
 		return e.kept(ctx, s, c.Activate, w, w.GetSlug(), w.GetLatestVersion())
 	})
 }
@@ -158,10 +160,18 @@ func aliasesText(list []*registryv1.WorkflowAlias) string {
 }
 
 func successText(h *registryv1.WorkflowHistory) string {
-	if h == nil || h.SuccessRate == nil {
+	if h == nil || h.SuccessRate == nil || h.GetCompleted()+h.GetFailed() == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.0f%% of %d", 100*h.GetSuccessRate(), h.GetCompleted()+h.GetFailed())
+}
+
+// successOf is the share of the runs of a match that completed; the rate of one that never ran is assumed.
+func successOf(m *registryv1.WorkflowMatch) string {
+	if m.GetExecutionCount() == 0 {
+		return "not run yet"
+	}
+	return fmt.Sprintf("%.0f%% of %d", 100*m.GetSuccessRate(), m.GetExecutionCount())
 }
 
 type workflowsShowCmd struct {
@@ -193,6 +203,9 @@ func (c *workflowsShowCmd) Run(e *env) error {
 		}
 		if err := e.print(w, func() string { return workflowText(e, w) }); err != nil || e.json {
 			return err
+		}
+		if v, err := s.workflows.GetWorkflowVersion(ctx, &registryv1.GetWorkflowVersionRequest{Workflow: name, Version: w.GetLatestVersion()}); err == nil {
+			e.missing(ctx, s, w.GetSlug(), v.GetSource(), v.GetForm())
 		}
 		e.note("help: `epigraph workflows show %s@%d` prints its text, `epigraph workflows versions %[1]s` lists its versions", w.GetSlug(), w.GetLatestVersion())
 		return nil
@@ -431,7 +444,7 @@ func (c *workflowsDiscoverCmd) Run(e *env) error {
 				rows = append(rows, []string{
 					fmt.Sprintf("%s@%d", m.GetSlug(), m.GetVersion()), fmt.Sprintf("%.4f", m.GetMatchScore()), strings.ReplaceAll(m.GetRecommendation(), "_", " "),
 					namesOf(m.GetHas()), namesOf(m.GetMissing()), namesOf(m.GetExtra()),
-					fmt.Sprintf("%.0f%% of %d", 100*m.GetSuccessRate(), m.GetExecutionCount()), view.Money(m.GetNanoUsd()), view.OneLine(m.GetName(), 40),
+					successOf(m), view.Money(m.GetNanoUsd()), view.OneLine(m.GetName(), 40),
 				})
 			}
 			return view.Table(e.io.style(), []string{"WORKFLOW", "SCORE", "ADVICE", "HAS", "MISSING", "EXTRA", "SUCCESS", "COST", "NAME"}, rows)

@@ -3,6 +3,9 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -40,8 +43,26 @@ func (c *workflowsImportCmd) Run(e *env) error {
 	for _, item := range got.Report {
 		fmt.Fprintf(e.io.Err, "%s: %s: %s\n", item.What, view.OneLine(item.Where, 60), view.OneLine(item.Why, 200))
 	}
+	if names := foreignActors(got.YAML); len(names) > 0 {
+		e.note("warning: a worker or the configuration must offer %s before the workflow can run; `epigraph workflows validate FILE` asks the server whether they are there", some(names, 10))
+	}
 	if len(got.Report) > 0 {
 		fmt.Fprintf(e.io.Err, "%s of %s not carried over as a whole.\n", view.Plural(len(got.Report), "part"), got.Platform)
 	}
 	return nil
+}
+
+// calledActor is an actor that a step of a definition calls.
+var calledActor = regexp.MustCompile(`(?m)^[ -]*actor: "?([^\s"]{1,128})"?$`)
+
+// foreignActors are the actors of an imported workflow that stand for what the other system does. They are
+// named after it.
+func foreignActors(definition []byte) (names []string) {
+	for _, m := range calledActor.FindAllSubmatch(definition, -1) {
+		if name := string(m[1]); strings.Contains(name, "/") { // those that are built in have none
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

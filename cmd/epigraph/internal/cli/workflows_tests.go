@@ -85,6 +85,9 @@ func (c *workflowsTestCmd) read(e *env, name string, only *regexp.Regexp) (*test
 	shown := &workflowFile{name: sourceName(name), text: text}
 	tests, faults := workflow.ReadTest([]byte(text))
 	if len(faults) > 0 {
+		if err := wrongKind(shown.name, text, kindTests); err != nil {
+			return nil, err
+		}
 		return nil, shown.refused(e, faults)
 	}
 	dir := filepath.Dir(name)

@@ -285,6 +285,9 @@ func (w *world) run(ctx context.Context, x executorv1.ExecutorServiceClient) (*s
 	ctx, cancel := context.WithTimeout(ctx, w.limit()+opening)
 	defer cancel()
 	r, err := x.StartRun(ctx, w.request())
+	if errs.ReasonOf(err) == "INPUT_INVALID" { // a case may expect it
+		return refused(errs.From(err)), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -307,6 +310,15 @@ func (w *world) run(ctx context.Context, x executorv1.ExecutorServiceClient) (*s
 		case <-tick.C:
 		}
 	}
+}
+
+// refused is what is seen of a case whose inputs are refused: a run that failed before any step.
+func refused(e *errs.Error) *seen {
+	text := e.Message
+	for _, v := range e.Violations {
+		text += "; " + v.Message
+	}
+	return &seen{run: &executorv1.Run{State: executorv1.RunState_RUN_STATE_FAILED, Error: &executorv1.RunError{Reason: e.Reason, Message: text}}, state: "FAILED"}
 }
 
 // over reports whether nothing more can happen: the run has ended or is paused, or waits for answers that

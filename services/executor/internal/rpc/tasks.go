@@ -72,7 +72,7 @@ func forTask(err error, id string) error {
 		return err
 	}
 	e := errs.From(err)
-	return e.Hint(e.HintText() + "; `epigraph tasks update " + id + " --input JSON` gives others, then move the task to PENDING")
+	return e.Hint(e.HintText() + "; `epigraph tasks update " + id + " --input JSON` gives others, then `epigraph tasks transition " + id + " pending` tries it again")
 }
 
 // workflow chooses the workflow of a task: the one that it names, else the best that meets its

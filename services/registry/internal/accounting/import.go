@@ -23,6 +23,9 @@ func (b *Accounts) ImportEpic(ctx context.Context, namespace string, o Once, doc
 	tree, faults := tasktree.Read([]byte(document))
 	if len(faults) > 0 {
 		bad := errs.New(errs.InvalidArgument, ReasonTreeInvalid, "the document has %d faults", len(faults))
+		if len(faults) == 1 {
+			bad.Message = "the document has a fault"
+		}
 		for _, f := range faults {
 			bad = bad.Violate(f.Path, f.Code, f.String())
 		}
