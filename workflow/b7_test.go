@@ -35,7 +35,7 @@ func TestB7(t *testing.T) {
 		"Tool must be a string or mapping":        {head + "  - {type: agent, prompt: x, tools: [7]}\n", "WRONG_TYPE", "must be a text, not a number"},
 		"Invalid YAML":                            {"name: [", "SYNTAX", "not valid YAML"},
 		"A tool of the platform":                  {head + "  - {type: agent, prompt: x, tools: [run_command]}\n", "NOT_SUPPORTED", "register a worker"},
-		"A tool with its configuration":           {head + "  - {type: agent, prompt: x, tools: [{type: memory_read, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
+		"A tool with its configuration":           {head + "  - {type: agent, prompt: x, tools: [{type: memory_read, scope: team}]}\n", "UNKNOWN_WORD", "no scope `team`"},
 		"All tools of a server":                   {head + "  - {type: agent, prompt: x, tools: [mcp/files/*]}\n", "NOT_SUPPORTED", "name each tool"},
 		"Servers of an agent":                     {head + "  - {type: agent, prompt: x, mcp_servers: [\"files/*\"]}\n", "BAD_NAME", "no name of an MCP server"},
 		"Skills":                                  {head + "  - {type: agent, prompt: x, skills: [cooking]}\n", "NOT_SUPPORTED", "agent/NAME"},
@@ -50,7 +50,7 @@ func TestB7(t *testing.T) {
 		"Schedules by an agent":                   {head + "  - {type: agent, prompt: x, tools: [scheduler_tools]}\n", "NOT_SUPPORTED", "`epigraph schedules`"},
 		"The health of the system":                {head + "  - {type: agent, prompt: x, tools: [system_health]}\n", "NOT_SUPPORTED", "what is to be looked at"},
 		"One-time passwords":                      {head + "  - {type: agent, prompt: x, tools: [get_totp_code]}\n", "NOT_SUPPORTED", "credentials stay out of workflows"},
-		"A place to write memories to":            {head + "  - {type: agent, prompt: x, tools: [{type: memory_write, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
+		"A place to write memories to":            {head + "  - {type: agent, prompt: x, tools: [{type: memory_write, scope: team}]}\n", "UNKNOWN_WORD", "no scope `team`"},
 		"A tool that runs any workflow":           {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await}]}\n", "MISSING_KEY", "workflows: [NAME"},
 		"A name of a tool that runs any workflow": {head + "  - {type: agent, prompt: x, tools: [spawn_and_await]}\n", "MISSING_KEY", "workflow: NAME@VERSION"},
 		"A list of workflows that names none":     {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await, workflows: []}]}\n", "EMPTY", "no workflow may be run"},
@@ -84,7 +84,10 @@ func TestB7(t *testing.T) {
 		"A model that is inherited is that of the workflow": {"model: small\nsteps: [{type: agent, prompt: x, model: {inherit: true}}]", "model: small\nsteps: [{type: agent, prompt: x}]"},
 		"A model that is not inherited":                     {"model: small\nsteps: [{type: agent, prompt: x, model: {inherit: false, profile: big}}]", "model: small\nsteps: [{type: agent, prompt: x, model: big}]"},
 		"A model by capability":                             {"steps: [{type: agent, prompt: x, model: {capability: gpt-4, temperature: 1}}]", "steps: [{type: agent, prompt: x, model: {model_name: gpt-4, temperature: 1}}]"},
-		"Memories about something":                          {"steps: [{type: agent, prompt: x, tools: [{type: memory_read, about: tea, limit: 3}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: facts, name: memory_read, description: Tells what is known of the user., with: {about: tea, limit: 3}}]}]"},
+		"Memories about something":                          {"steps: [{type: agent, prompt: x, tools: [{type: memory_read, about: tea, limit: 3}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: memory_read, with: {about: tea, limit: 3}}]}]"},
+		"What one agent has learned":                        {"steps: [{type: agent, prompt: x, tools: [{type: memory_read, agent: T, about: tea}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: facts, name: memory_read, description: Tells what is known of the user., with: {agent: T, about: tea}}]}]"},
+		"Memories that a user has":                          {"steps: [{type: agent, prompt: x, tools: [{type: memory_write, scope: user, fact_type: preference}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: memory_write, with: {scope: user, fact_type: preference}}]}]"},
+		"Memories that others read":                         {"steps: [{type: agent, prompt: x, tools: [{type: memory_write, scope: workflow}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: memory_share, name: memory_write, with: {scope: workflow}}]}]"},
 		"Few workflows":                                     {"steps: [{type: agent, prompt: x, tools: [{type: workflow_discover, limit: 3}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: workflow_discover, name: workflow_discover, with: {limit: 3}}]}]"},
 		"A workflow that an agent runs":                     {"steps: [{type: agent, prompt: x, tools: [{type: spawn_and_await, workflow: digest@1}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: workflow/digest@1, name: spawn_and_await}]}]"},
 		"Workflows that an agent chooses among":             {"steps: [{type: agent, prompt: x, tools: [{type: spawn_and_await, workflows: [digest, \"mail-*\"], timeout: 1h}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: spawn_and_await, with: {workflows: [digest, \"mail-*\"], timeout: 1h}}]}]"},
@@ -188,12 +191,12 @@ steps:
 	require.Equal(t, []string{"inputs -> pull", "pull -> sum", "sum -> transform_3"}, edges(g))
 	require.JSONEq(t, `{"lifetime": "CONVERSATION", "name": "Nightly digest/steps/sum"}`, string(g.Nodes[2].Named["thread"]))
 	require.JSONEq(t, `{
-		"memory_read": {"actor": "facts", "description": "Tells what is known of the user.", "named": {"agent": "Nightly digest"}},
+		"memory_read": {"actor": "memory_read"}, "memory_write": {"actor": "memory_write"},
 		"whoami": {"actor": "flow/user", "description": "Tells for whom this is done."}
 	}`, string(g.Nodes[2].Named["actions"]))
 	refused := faultsOf(strings.Replace(src, "whoami, {type: memory_read}", "run_command, {type: memory_read, scope: team}", 1))
 	require.Len(t, refused, 2, "what the example has and this language has not")
-	require.Equal(t, "NOT_SUPPORTED UNKNOWN_KEY", refused[0].Code+" "+refused[1].Code)
+	require.Equal(t, "NOT_SUPPORTED UNKNOWN_WORD", refused[0].Code+" "+refused[1].Code)
 }
 
 // TestB7Example2 joins the ends of all branches of a switch, and has no dead ends.

@@ -150,7 +150,7 @@ func TestNewKnowsAllKeys(t *testing.T) {
 	other := map[string][]string{
 		"": {"snippet", "language", "delay_unit", "skills", "list", "every", "type"}, "step_transform": {"value"}, "step_reply_chat": {"template"}, "step_human": {"prompt"}, "step_wait": {"for"},
 		"workflow": {"trigger", "trigger_config"}, "model": {"capability", "inherit"},
-		"tool": {"workflow", "timeout", "agent", "about", "limit", "exclude", "workflows"}, "step_deep_agent": {"enable_filesystem", "filesystem_backend", "filesystem_root_dir"},
+		"tool": {"workflow", "timeout", "agent", "about", "limit", "exclude", "workflows", "query", "key", "fact_type", "scope", "min_confidence", "tags", "confidence", "expires_in_days"}, "step_deep_agent": {"enable_filesystem", "filesystem_backend", "filesystem_root_dir"},
 	}
 	check := func(part string, keys map[string]any) {
 		require.Contains(t, known, part, "a part of the language that nothing in Go writes")

@@ -215,9 +215,6 @@ func (t *teller) tools(o *object) []ToolDefinition {
 			if kind := in.value("type"); kind != nil { // as other platforms say it
 				tool.Actor = in.line("type", maxName)
 				if !t.platformTool(kind, &tool) {
-					if kind.text == "memory_write" {
-						in.done()
-					}
 					continue
 				}
 				t.platformConfig(in, kind.text, &tool)
@@ -276,6 +273,18 @@ func (t *ToolDefinition) run(name string) {
 	t.Actor, t.Arguments = "spawn", with
 }
 
+// The actors of the memory. What is shared with others is written by an actor of its own: which one a tool has is
+// said by the workflow, not by a model.
+const memoryRead, memoryWrite, memoryShare = "memory_read", "memory_write", "memory_share"
+
+// memoryScopes are the words for whose memory something is.
+func memoryScopes() []string { return []string{"namespace", "user", "epic", "workflow"} }
+
+// under reports whether the type of a tool has a key beside it.
+func under(v *value, key string) bool {
+	return v.under != nil && v.under.kind == mapping && v.under.get(key) != nil
+}
+
 // factsActor tells what agents have learned.
 const factsActor = "facts"
 
@@ -311,7 +320,7 @@ func isPlatformTool(name string) bool {
 	name = strings.TrimSpace(name)
 	_, refused := platformTools[name]
 	_, catalog := catalogTools[name]
-	return refused || catalog || slices.Contains([]string{"memory_read", "memory_write", spawnTool, "whoami", toolCode, "http_request"}, name)
+	return refused || catalog || slices.Contains([]string{memoryRead, memoryWrite, spawnTool, "whoami", toolCode, "http_request"}, name)
 }
 
 // platformTool gives a tool that other platforms have the actor that does it here. It is false for one
@@ -329,8 +338,19 @@ func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 	case "http_request":
 		tool.Name, tool.Actor = name, toolHTTP
 		return true
-	case "memory_read":
-		tool.Name, tool.Actor, tool.Description = name, factsActor, "Tells what is known of the user."
+	case memoryRead:
+		if tool.Name = name; under(v, "agent") { // what one agent has learned
+			tool.Actor, tool.Description = factsActor, "Tells what is known of the user."
+			return true
+		}
+		tool.Actor = name
+		return true
+	case memoryWrite:
+		if tool.Name, tool.Actor = name, name; under(v, "scope") {
+			if scope := v.under.get("scope").text; scope == "workflow" || scope == "namespace" {
+				tool.Actor = memoryShare
+			}
+		}
 		return true
 	case spawnTool:
 		if v.under == nil || v.under.kind != mapping || v.under.get("workflow") == nil && v.under.get("workflows") == nil {
@@ -340,8 +360,6 @@ func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 		}
 		tool.Name, tool.Actor = name, spawnTool
 		return true
-	case "memory_write": // the tool `learn`
-		return false
 	case "whoami":
 		tool.Name, tool.Actor, tool.Description = name, flow.UserActor, "Tells for whom this is done."
 		return true
@@ -363,7 +381,8 @@ func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 // platformKeys are the keys that tools of other platforms have beside their type, which their actors take as
 // arguments.
 var platformKeys = map[string][]string{
-	"memory_read": {"agent", "about", "limit"}, "workflow_discover": {"limit", "exclude"}, "discover_workflows": {"limit", "exclude"},
+	memoryRead: {"agent", "about", "query", "key", "fact_type", "scope", "min_confidence", "limit"}, memoryWrite: {"key", "fact_type", "scope", "tags", "confidence", "expires_in_days"},
+	"workflow_discover": {"limit", "exclude"}, "discover_workflows": {"limit", "exclude"},
 }
 
 // platformConfig reads what stands beside the type of a tool: fixed arguments.
@@ -375,6 +394,9 @@ func (t *teller) platformConfig(o *object, kind string, tool *ToolDefinition) {
 		}
 		if t.unfilled(v); tool.Arguments == nil {
 			tool.Arguments = map[string]json.RawMessage{}
+		}
+		if key == "scope" && !slices.Contains(memoryScopes(), v.text) {
+			t.at(v, "UNKNOWN_WORD", "write "+strings.Join(memoryScopes(), ", "), "there is no scope `%s`", clip(v.text))
 		}
 		tool.Arguments[key] = v.json()
 	}

@@ -15,7 +15,7 @@ import (
 // about; a key that is not there may have any value.
 func Schema() []byte {
 	s := schemaWriter{known: map[string][]string{}}
-	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}, {"type": "webhook", "inputs": {}}, {"type": "event"}], "agents": {"a": {"model": {}, "tools": [{}, {"type": "memory_read"}, {"type": "workflow_discover"}, {"type": "spawn_and_await", "workflow": "a@1"}, {"type": "spawn_and_await", "workflows": ["a"]}]}}, "budget": {}, "state": {"a": {}}, "threads": {"a": {}}, "steps": []}`)
+	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}, {"type": "webhook", "inputs": {}}, {"type": "event"}], "agents": {"a": {"model": {}, "tools": [{}, {"type": "memory_read"}, {"type": "memory_write"}, {"type": "workflow_discover"}, {"type": "spawn_and_await", "workflow": "a@1"}, {"type": "spawn_and_await", "workflows": ["a"]}]}}, "budget": {}, "state": {"a": {}}, "threads": {"a": {}}, "steps": []}`)
 	s.note(top, "workflow")
 	teams := s.asked(`{"name": "x", "agents": {"a": {"hears": [{}], "tools": [{"set": {}}, {"ask": ["b"]}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
 	s.note(teams, "workflow")

@@ -162,6 +162,7 @@ func TestWalkthrough(t *testing.T) {
 			ends("We have joined the fair."),
 		},
 		again: {
+			does(t, "memory_read", func(said) m { return m{"query": "webhook verification", "fact_type": "procedure"} }),
 			does(t, "epic_search", func(said) m { return m{"query": "webhook verification", "status": "completed"} }),
 			does(t, "workflow_discover", func(said) m { return m{"requirements": m{"trigger": "webhook", "tools": []string{"code"}}} }),
 			does(t, "epic_create", func(said) m { return m{"title": "Verify again"} }),
@@ -247,7 +248,11 @@ func TestWalkthrough(t *testing.T) {
 	})
 	t.Run("TheSecondRequestFindsItAndRunsItAsItIs", func(t *testing.T) {
 		ask(t, again, "It is verified.")
-		got := heard(again)
+		heardAll := heard(again)
+		require.Contains(t, heardAll[0], `"key":"procedure:`+said{heard(join)}.id("epic_id"))
+		require.Contains(t, heardAll[0], `"workflow_ids":["fair-verify@1"]`)
+		require.Contains(t, heardAll[0], `"success_rate":1`)
+		got := heardAll[1:]
 		require.Contains(t, got[0], `"workflow_slugs":["fair-verify"]`)
 		require.Contains(t, got[0], `"success_rate":1`)
 		require.Regexp(t, `"match_score":(0\.9[5-9]\d*|1)[,}]`, got[1])

@@ -304,11 +304,10 @@ func (b *builder) pipelitPlain(n *n8nNode, needs []string) string {
 }
 
 // pipelitHere are tools that agents have here by the same name.
-var pipelitHere = []string{"memory_read", "whoami", "workflow_create", "workflow_discover"}
+var pipelitHere = []string{"memory_read", "memory_write", "whoami", "workflow_create", "workflow_discover"}
 
 func (b *builder) pipelitAgent(n *n8nNode, needs []string) string {
-	// Every agent with a memory has the tool that writes to it.
-	tools, seen := &value{kind: list}, map[string]bool{"memory_write": true}
+	tools, seen := &value{kind: list}, map[string]bool{}
 	add := func(kind string) {
 		kind = strings.TrimSpace(kind)
 		name := notID.ReplaceAllString(b.actor(kind), "_")

@@ -191,6 +191,17 @@ type commands struct {
 	} `cmd:"" help:"Complete attempts that wait for work outside." group:"work"`
 	Actors actorsCmd `cmd:"" help:"List the actors that nodes can call." group:"work"`
 
+	Memory struct {
+		Ls     memoryLsCmd     `cmd:"" aliases:"list" help:"List what is remembered."`
+		Search memorySearchCmd `cmd:"" help:"Find what is remembered by words, the best first."`
+		Show   memoryShowCmd   `cmd:"" aliases:"get" help:"Show an entry."`
+		Write  memoryWriteCmd  `cmd:"" help:"Remember something."`
+		Rm     memoryRmCmd     `cmd:"" aliases:"delete" help:"Delete entries."`
+		Export memoryExportCmd `cmd:"" help:"Write all that the namespace remembers as lines of JSON."`
+		Forget memoryForgetCmd `cmd:"" help:"Forget all of a scope, of a user, or of the namespace."`
+		Reads  memoryReadsCmd  `cmd:"" help:"List who has searched, newest first."`
+	} `cmd:"" help:"Search, write, export and forget what is remembered." group:"work"`
+
 	Epics struct {
 		Ls         epicsLsCmd         `cmd:"" aliases:"list" help:"List epics, newest first."`
 		Search     epicsSearchCmd     `cmd:"" help:"Find epics by words of theirs and of their tasks, the best first."`

@@ -163,6 +163,10 @@ func eventLine(ev *registryv1.FeedEvent) string {
 		what = x.PriceCreated.GetProvider() + "/" + x.PriceCreated.GetModel()
 	case *registryv1.FeedEvent_WorkflowPublished:
 		what = x.WorkflowPublished.GetSlug() + "  " + view.Word(x.WorkflowPublished.GetChange().String(), "PUBLICATION_")
+	case *registryv1.FeedEvent_MemoryWritten:
+		what = x.MemoryWritten.GetMemoryId() + "  " + view.OneLine(x.MemoryWritten.GetScope(), 40) + "  " + view.OneLine(x.MemoryWritten.GetKey(), 60)
+	case *registryv1.FeedEvent_MemoryDeleted:
+		what = strings.Join(x.MemoryDeleted.GetMemoryIds(), " ")
 	}
 	return name + "  " + what
 }

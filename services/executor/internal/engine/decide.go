@@ -231,6 +231,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	r.interruptRows(w, eff, now)
 	r.lineUp(eff.Threads)
 	r.addToThreads(w, eff.Threads, now)
+	if err := r.tellLearned(w); err != nil {
+		return consequence{}, err
+	}
 	r.webhookJobs(w, evs, eff)
 	saved := r.keepOutcomes(w, evs, eff.Kept, x)
 	// A snapshot saves reading an expanded graph by way of the first one, which takes longer.

@@ -3,10 +3,13 @@ package engine
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -79,6 +82,29 @@ func (r *run) addToThreads(w *journal.Append, of []workgraph.ThreadsOf, now time
 		}
 		w.Threads = append(w.Threads, as...)
 	}
+}
+
+// tellLearned puts what a decision keeps as facts into the outbox, for the memory of the registry.
+func (r *run) tellLearned(w *journal.Append) error {
+	if r.t.e.claims == nil {
+		return nil
+	}
+	l := outbox.Learned{RunID: r.id}
+	for i := range w.Threads {
+		for _, f := range w.Threads[i].Facts {
+			l.Facts = append(l.Facts, outbox.Fact{ID: f.ID, Agent: f.Agent, User: f.User, Name: f.Name, Content: f.Content, Time: f.Time})
+		}
+	}
+	if len(l.Facts) == 0 {
+		return nil
+	}
+	l.Workflow, _, _ = strings.Cut(r.lineage.Workflow, "@")
+	l.Trace = tracing.OfSpan(r.trace)
+	o, err := l.Out()
+	if err == nil {
+		w.Outbox = append(w.Outbox, o)
+	}
+	return err
 }
 
 // letTurnsGoOn puts what messages wait for into w: the end of the run, or a question. The caller holds r.mu.

@@ -29,6 +29,7 @@ type Registry interface {
 	Confirm(ctx context.Context, namespace string, c Confirm) error
 	Settle(ctx context.Context, namespace string, s Settle) error
 	RecordRun(ctx context.Context, namespace string, e Ended) error
+	Learn(ctx context.Context, namespace string, l Learned) error
 	// RecordUsage returns what each entry cost in nano-USD, in their order; nil where no price is known.
 	RecordUsage(ctx context.Context, namespace string, entries []Entry) ([]*int64, error)
 }
@@ -400,6 +401,14 @@ func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []j
 		ctx, end := d.begin(ctx, "ended", e.Trace, it)
 		defer func() { end(err) }()
 		err = d.reg.RecordRun(ctx, it.Namespace, e)
+	case KindLearned:
+		l, derr := decode[Learned](it)
+		if derr != nil {
+			return nil, derr
+		}
+		ctx, end := d.begin(ctx, "learned", l.Trace, it)
+		defer func() { end(err) }()
+		err = d.reg.Learn(ctx, it.Namespace, l)
 	default:
 		return nil, errs.New(errs.Internal, errs.ReasonInternal, "outbox item %d has the unknown kind %q", it.ID, it.Kind)
 	}

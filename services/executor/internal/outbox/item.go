@@ -18,6 +18,7 @@ const (
 	KindUsage   = "USAGE"
 	KindSettle  = "SETTLE"
 	KindEnded   = "ENDED"
+	KindLearned = "LEARNED"
 )
 
 // Outcome is how the run of a task ended, in the words of the outbox.
@@ -96,12 +97,35 @@ type Ended struct {
 	Trace    Trace   `json:"trace,omitzero"`
 }
 
+// Fact is something that an agent has learned.
+type Fact struct {
+	// ID follows from the agent, the user and the name.
+	ID      string    `json:"id"`
+	Agent   string    `json:"agent"`
+	User    string    `json:"user,omitempty"`
+	Name    string    `json:"name"`
+	Content string    `json:"content,omitempty"`
+	Time    time.Time `json:"time"`
+}
+
+// Learned tells the memory what agents of a run have learned in one decision.
+type Learned struct {
+	RunID string `json:"run_id"`
+	// Workflow is the slug of the workflow of the run, if it has one.
+	Workflow string `json:"workflow,omitempty"`
+	Facts    []Fact `json:"facts"`
+	Trace    Trace  `json:"trace,omitzero"`
+}
+
 // ErrLater is the error of a Registry for an item that waits for others to be delivered. It is tried again,
 // and says nothing of the registry.
 var ErrLater = errs.New(errs.Conflict, "WAITS_FOR_USAGE", "usage of the run or of one below it is not booked yet")
 
 // Out is the stored form of an end.
 func (e Ended) Out() (journal.Out, error) { return encode(KindEnded, e) }
+
+// Out is the stored form of what was learned.
+func (l Learned) Out() (journal.Out, error) { return encode(KindLearned, l) }
 
 // Out is the stored form of a confirm.
 func (c Confirm) Out() (journal.Out, error) { return encode(KindConfirm, c) }

@@ -75,6 +75,10 @@ func (b *fakeRegistry) RecordRun(_ context.Context, ns string, e outbox.Ended) e
 	return b.do(ns, fmt.Sprintf("ended %s %s %s %s", ns, e.RunID, e.Workflow, e.Outcome))
 }
 
+func (b *fakeRegistry) Learn(_ context.Context, ns string, l outbox.Learned) error {
+	return b.do(ns, fmt.Sprintf("learned %s %s %s %d", ns, l.RunID, l.Workflow, len(l.Facts)))
+}
+
 func (b *fakeRegistry) RecordUsage(_ context.Context, ns string, es []outbox.Entry) ([]*int64, error) {
 	b.mu.Lock()
 	b.calls++

@@ -26,6 +26,8 @@ type Registry struct {
 	client registryv1.RegistryServiceClient
 	// catalog keeps the history of workflows; nil if there is none.
 	catalog registryv1.WorkflowServiceClient
+	// memory keeps what agents learn; nil if there is none.
+	memory registryv1.MemoryServiceClient
 	// database names the one that runs are recorded in.
 	database string
 	spent    Spent
@@ -44,9 +46,10 @@ var (
 	_ outbox.Registry = (*Registry)(nil)
 )
 
-// NewRegistry returns a Registry that calls the clients for the executors of a database. catalog may be nil.
-func NewRegistry(client registryv1.RegistryServiceClient, catalog registryv1.WorkflowServiceClient, database string, spent Spent) *Registry {
-	return &Registry{client, catalog, database, spent}
+// NewRegistry returns a Registry that calls the clients for the executors of a database. catalog and memory may be
+// nil.
+func NewRegistry(client registryv1.RegistryServiceClient, catalog registryv1.WorkflowServiceClient, memory registryv1.MemoryServiceClient, database string, spent Spent) *Registry {
+	return &Registry{client, catalog, memory, database, spent}
 }
 
 // shortestLease is the shortest that the registry takes. A claim that is renewed for so long is given back.

@@ -2,13 +2,17 @@ package rpc
 
 import (
 	"context"
+	"encoding/json"
+	"strconv"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/remember"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 )
 
 // Memory reads and writes the memory of the registry for actors. It is safe for concurrent use.
@@ -86,3 +90,44 @@ func remembered(m *registryv1.Memory) remember.Entry {
 		Confidence: m.GetConfidence(), Written: m.GetUpdateTime().AsTime(),
 	}
 }
+
+// Learn implements outbox.Registry. What is about a user is kept for that user, else for the workflow, and of a run
+// with neither for the namespace, as the actors do.
+func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned) error {
+	if r.memory == nil {
+		return nil
+	}
+	var refused error
+	for _, f := range l.Facts {
+		scope := remember.Scope{Level: "namespace"}
+		switch {
+		case f.User != "":
+			scope = remember.Scope{Level: "user", Subject: f.User}
+		case l.Workflow != "":
+			scope = remember.Scope{Level: "workflow", Subject: l.Workflow}
+		}
+		value, err := json.Marshal(map[string]string{"agent": f.Agent, "name": f.Name})
+		if err != nil {
+			return err
+		}
+		_, err = r.memory.WriteMemory(grpckit.WithNamespace(ctx, namespace), &registryv1.WriteMemoryRequest{
+			RequestId: "learned/" + l.RunID + "/" + f.ID + "/" + strconv.FormatInt(f.Time.UnixMicro(), 36),
+			Memory: &registryv1.Memory{
+				Scope: scopeTo(scope), Key: LearnedKey(f.ID), Kind: registryv1.MemoryKind_MEMORY_KIND_FACT, Text: f.Content,
+				Value: &graphv1.Payload{Json: value}, Origin: registryv1.MemoryOrigin_MEMORY_ORIGIN_AGENT, Source: l.RunID, UserId: f.User,
+			},
+		})
+		switch errs.KindOf(err) {
+		case errs.InvalidArgument, errs.NotFound, errs.FailedPrecondition:
+			refused = err // the others are kept
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return refused
+}
+
+// LearnedKey is the key of a fact of an agent in the memory.
+func LearnedKey(factID string) string { return "learned:" + factID }
