@@ -2793,7 +2793,9 @@ type WorkflowRun struct {
 	// How it ended.
 	Outcome WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
 	// What it and all runs below it used; absent counts what is booked of the run alone.
-	Usage         *WorkflowRunUsage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *WorkflowRunUsage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Why it failed or was canceled, as a word.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2856,6 +2858,95 @@ func (x *WorkflowRun) GetUsage() *WorkflowRunUsage {
 	return nil
 }
 
+func (x *WorkflowRun) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// WorkflowRunPause says that a run of a version was paused, or resumed.
+type WorkflowRunPause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The version as SLUG@VERSION.
+	Workflow string `protobuf:"bytes,2,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// The sequence of the event of the run: each is told once.
+	Seq int64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	// Whether it was resumed, and not paused.
+	Resumed bool `protobuf:"varint,4,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	// Why, as a word.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowRunPause) Reset() {
+	*x = WorkflowRunPause{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowRunPause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowRunPause) ProtoMessage() {}
+
+func (x *WorkflowRunPause) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowRunPause.ProtoReflect.Descriptor instead.
+func (*WorkflowRunPause) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *WorkflowRunPause) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *WorkflowRunPause) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *WorkflowRunPause) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *WorkflowRunPause) GetResumed() bool {
+	if x != nil {
+		return x.Resumed
+	}
+	return false
+}
+
+func (x *WorkflowRunPause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // WorkflowRunUsage is what a run and all below it used.
 type WorkflowRunUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2869,7 +2960,7 @@ type WorkflowRunUsage struct {
 
 func (x *WorkflowRunUsage) Reset() {
 	*x = WorkflowRunUsage{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2881,7 +2972,7 @@ func (x *WorkflowRunUsage) String() string {
 func (*WorkflowRunUsage) ProtoMessage() {}
 
 func (x *WorkflowRunUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2894,7 +2985,7 @@ func (x *WorkflowRunUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunUsage.ProtoReflect.Descriptor instead.
 func (*WorkflowRunUsage) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkflowRunUsage) GetCostNanoUsd() int64 {
@@ -2915,14 +3006,16 @@ func (x *WorkflowRunUsage) GetTokens() int64 {
 type RecordWorkflowRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The runs.
-	Runs          []*WorkflowRun `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	Runs []*WorkflowRun `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// Pauses of runs that have not ended. They change no history, and are events of the feed alone.
+	Pauses        []*WorkflowRunPause `protobuf:"bytes,2,rep,name=pauses,proto3" json:"pauses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RecordWorkflowRunsRequest) Reset() {
 	*x = RecordWorkflowRunsRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3027,7 @@ func (x *RecordWorkflowRunsRequest) String() string {
 func (*RecordWorkflowRunsRequest) ProtoMessage() {}
 
 func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3040,7 @@ func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordWorkflowRunsRequest.ProtoReflect.Descriptor instead.
 func (*RecordWorkflowRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RecordWorkflowRunsRequest) GetRuns() []*WorkflowRun {
@@ -2957,10 +3050,17 @@ func (x *RecordWorkflowRunsRequest) GetRuns() []*WorkflowRun {
 	return nil
 }
 
+func (x *RecordWorkflowRunsRequest) GetPauses() []*WorkflowRunPause {
+	if x != nil {
+		return x.Pauses
+	}
+	return nil
+}
+
 // RecordWorkflowRunsResponse says that they are recorded.
 type RecordWorkflowRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many were new.
+	// How many ends and pauses were new.
 	Recorded      int32 `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2968,7 +3068,7 @@ type RecordWorkflowRunsResponse struct {
 
 func (x *RecordWorkflowRunsResponse) Reset() {
 	*x = RecordWorkflowRunsResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3080,7 @@ func (x *RecordWorkflowRunsResponse) String() string {
 func (*RecordWorkflowRunsResponse) ProtoMessage() {}
 
 func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3093,7 @@ func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordWorkflowRunsResponse.ProtoReflect.Descriptor instead.
 func (*RecordWorkflowRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RecordWorkflowRunsResponse) GetRecorded() int32 {
@@ -3227,19 +3327,28 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\btriggers\x18\n" +
 	" \x03(\tR\btriggersB\x12\n" +
 	"\x10_budget_nano_usdB\x10\n" +
-	"\x0e_budget_tokens\"\xe5\x01\n" +
+	"\x0e_budget_tokens\"\x87\x02\n" +
 	"\vWorkflowRun\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
 	"\bworkflow\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12N\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\x12<\n" +
-	"\x05usage\x18\x04 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\"`\n" +
+	"\x05usage\x18\x04 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12 \n" +
+	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\"\xb3\x01\n" +
+	"\x10WorkflowRunPause\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
+	"\bworkflow\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12\x19\n" +
+	"\x03seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x03seq\x12\x18\n" +
+	"\aresumed\x18\x04 \x01(\bR\aresumed\x12 \n" +
+	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\"`\n" +
 	"\x10WorkflowRunUsage\x12+\n" +
 	"\rcost_nano_usd\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vcostNanoUsd\x12\x1f\n" +
-	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\"_\n" +
-	"\x19RecordWorkflowRunsRequest\x12B\n" +
-	"\x04runs\x18\x01 \x03(\v2!.epigraph.registry.v1.WorkflowRunB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x04runs\"8\n" +
+	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\"\xa8\x01\n" +
+	"\x19RecordWorkflowRunsRequest\x12@\n" +
+	"\x04runs\x18\x01 \x03(\v2!.epigraph.registry.v1.WorkflowRunB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04runs\x12I\n" +
+	"\x06pauses\x18\x02 \x03(\v2&.epigraph.registry.v1.WorkflowRunPauseB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06pauses\"8\n" +
 	"\x1aRecordWorkflowRunsResponse\x12\x1a\n" +
 	"\brecorded\x18\x01 \x01(\x05R\brecorded*i\n" +
 	"\rWorkflowState\x12\x1e\n" +
@@ -3287,7 +3396,7 @@ func file_epigraph_registry_v1_workflow_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_workflow_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(WorkflowState)(0),                   // 0: epigraph.registry.v1.WorkflowState
 	(WorkflowForm)(0),                    // 1: epigraph.registry.v1.WorkflowForm
@@ -3325,25 +3434,26 @@ var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(*ResolveWorkflowRequest)(nil),       // 33: epigraph.registry.v1.ResolveWorkflowRequest
 	(*ResolveWorkflowResponse)(nil),      // 34: epigraph.registry.v1.ResolveWorkflowResponse
 	(*WorkflowRun)(nil),                  // 35: epigraph.registry.v1.WorkflowRun
-	(*WorkflowRunUsage)(nil),             // 36: epigraph.registry.v1.WorkflowRunUsage
-	(*RecordWorkflowRunsRequest)(nil),    // 37: epigraph.registry.v1.RecordWorkflowRunsRequest
-	(*RecordWorkflowRunsResponse)(nil),   // 38: epigraph.registry.v1.RecordWorkflowRunsResponse
-	(*timestamppb.Timestamp)(nil),        // 39: google.protobuf.Timestamp
-	(*v1.Graph)(nil),                     // 40: epigraph.graph.v1.Graph
-	(*emptypb.Empty)(nil),                // 41: google.protobuf.Empty
+	(*WorkflowRunPause)(nil),             // 36: epigraph.registry.v1.WorkflowRunPause
+	(*WorkflowRunUsage)(nil),             // 37: epigraph.registry.v1.WorkflowRunUsage
+	(*RecordWorkflowRunsRequest)(nil),    // 38: epigraph.registry.v1.RecordWorkflowRunsRequest
+	(*RecordWorkflowRunsResponse)(nil),   // 39: epigraph.registry.v1.RecordWorkflowRunsResponse
+	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
+	(*v1.Graph)(nil),                     // 41: epigraph.graph.v1.Graph
+	(*emptypb.Empty)(nil),                // 42: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.Workflow.state:type_name -> epigraph.registry.v1.WorkflowState
 	4,  // 1: epigraph.registry.v1.Workflow.aliases:type_name -> epigraph.registry.v1.WorkflowAlias
 	7,  // 2: epigraph.registry.v1.Workflow.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	39, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
-	39, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
+	40, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
+	40, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
 	6,  // 5: epigraph.registry.v1.Workflow.size:type_name -> epigraph.registry.v1.WorkflowSize
 	5,  // 6: epigraph.registry.v1.WorkflowAlias.versions:type_name -> epigraph.registry.v1.WorkflowWeight
 	1,  // 7: epigraph.registry.v1.WorkflowVersion.form:type_name -> epigraph.registry.v1.WorkflowForm
 	6,  // 8: epigraph.registry.v1.WorkflowVersion.size:type_name -> epigraph.registry.v1.WorkflowSize
 	7,  // 9: epigraph.registry.v1.WorkflowVersion.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	39, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
+	40, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 11: epigraph.registry.v1.CreateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	1,  // 12: epigraph.registry.v1.CreateWorkflowVersionRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	0,  // 13: epigraph.registry.v1.ListWorkflowsRequest.states:type_name -> epigraph.registry.v1.WorkflowState
@@ -3359,47 +3469,48 @@ var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	32, // 23: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
 	32, // 24: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
 	32, // 25: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	40, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
+	41, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
 	2,  // 27: epigraph.registry.v1.WorkflowRun.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	36, // 28: epigraph.registry.v1.WorkflowRun.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	37, // 28: epigraph.registry.v1.WorkflowRun.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
 	35, // 29: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
-	10, // 30: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
-	11, // 31: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
-	12, // 32: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
-	13, // 33: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
-	15, // 34: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
-	16, // 35: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
-	18, // 36: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
-	19, // 37: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
-	20, // 38: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
-	21, // 39: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
-	24, // 40: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
-	25, // 41: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
-	26, // 42: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
-	28, // 43: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
-	33, // 44: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
-	37, // 45: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
-	3,  // 46: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	8,  // 47: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	3,  // 48: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
-	14, // 49: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
-	8,  // 50: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	17, // 51: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
-	3,  // 52: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	3,  // 53: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	3,  // 54: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
-	22, // 55: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
-	3,  // 56: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	41, // 57: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
-	27, // 58: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
-	30, // 59: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
-	34, // 60: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
-	38, // 61: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
-	46, // [46:62] is the sub-list for method output_type
-	30, // [30:46] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	36, // 30: epigraph.registry.v1.RecordWorkflowRunsRequest.pauses:type_name -> epigraph.registry.v1.WorkflowRunPause
+	10, // 31: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
+	11, // 32: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
+	12, // 33: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
+	13, // 34: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
+	15, // 35: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
+	16, // 36: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
+	18, // 37: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
+	19, // 38: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
+	20, // 39: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
+	21, // 40: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
+	24, // 41: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
+	25, // 42: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
+	26, // 43: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
+	28, // 44: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
+	33, // 45: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
+	38, // 46: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
+	3,  // 47: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	8,  // 48: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	3,  // 49: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
+	14, // 50: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
+	8,  // 51: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	17, // 52: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
+	3,  // 53: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	3,  // 54: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	3,  // 55: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
+	22, // 56: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
+	3,  // 57: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	42, // 58: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
+	27, // 59: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
+	30, // 60: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
+	34, // 61: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
+	39, // 62: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
+	47, // [47:63] is the sub-list for method output_type
+	31, // [31:47] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_workflow_proto_init() }
@@ -3415,7 +3526,7 @@ func file_epigraph_registry_v1_workflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_workflow_proto_rawDesc), len(file_epigraph_registry_v1_workflow_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
