@@ -300,9 +300,9 @@ type Service struct {
 	pages     *dispatch.UI // nil unless asked for
 	schedules *schedule.Controller
 	triggers  *trigger.Controller
-	// feedFollower has events of the registry's feed start runs.
-	feedFollower *trigger.Follower
-	webhooks     *webhook.Deliverer
+	// listener has events of the registry's feed start runs.
+	listener *trigger.Listener
+	webhooks *webhook.Deliverer
 
 	scheduleServer *rpc.ScheduleServer
 	triggerServer  *rpc.TriggerServer
@@ -535,7 +535,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.jobs.Run(ctx) })
 	g.Go(func() error { return s.schedules.Run(ctx) })
 	g.Go(func() error { return s.triggers.Run(ctx) })
-	g.Go(func() error { return s.feedFollower.Run(ctx) })
+	g.Go(func() error { return s.listener.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.resumeTurns(ctx) })
 	g.Go(func() error { return s.bots.Run(ctx) })

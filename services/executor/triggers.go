@@ -60,7 +60,7 @@ func (s *Service) assembleStarters(cfg Config, d Deps, st stores) (err error) {
 		return fmt.Errorf("make controller of triggers: %w", err)
 	}
 	clock.Triggers = s.triggers
-	s.feedFollower = trigger.NewFollower(s.triggers, func(ctx context.Context) (bool, error) { return s.first(ctx, cfg) })
+	s.listener = trigger.NewListener(s.triggers, func(ctx context.Context) (bool, error) { return s.first(ctx, cfg) })
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, clock.Scheduled)
 	s.triggerServer = rpc.NewTriggerServer(s.triggers)
 	return nil

@@ -43,7 +43,12 @@ func TestWorkflows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dial, _ := serveConn(t, config(t), grpckit.AuthConfig{}, nil)
-			c := registryv1.NewWorkflowServiceClient(dial(""))
+			conn := dial("")
+			c := registryv1.NewWorkflowServiceClient(conn)
+			t.Run("RunsInTheFeed", func(t *testing.T) {
+				t.Parallel()
+				runsInTheFeed(t, grpckit.WithNamespace(t.Context(), "runs"), c, registryv1.NewRegistryServiceClient(conn))
+			})
 			for name, run := range map[string]func(*testing.T, context.Context, registryv1.WorkflowServiceClient){
 				"Life": workflowLife, "Faults": workflowFaults, "Pages": workflowPages, "Fork": workflowFork, "Discover": workflowDiscover,
 			} {
@@ -129,6 +134,47 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	require.NoError(t, err)
 	_, err = c.ResolveWorkflow(ctx, &registryv1.ResolveWorkflowRequest{Ref: "letter@1"})
 	requireError(t, err, errs.NotFound, "WORKFLOW_NOT_FOUND")
+}
+
+// runsInTheFeed tells pauses and ends twice, as an outbox may, and finds each once in the feed.
+func runsInTheFeed(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient, r registryv1.RegistryServiceClient) {
+	_, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter})
+	require.NoError(t, err)
+	record := func(req *registryv1.RecordWorkflowRunsRequest) []int32 {
+		var out []int32
+		for range 2 {
+			n, err := c.RecordWorkflowRuns(ctx, req)
+			require.NoError(t, err)
+			out = append(out, n.GetRecorded())
+		}
+		return out
+	}
+	pause := func(seq int64, resumed bool, workflow string) *registryv1.RecordWorkflowRunsRequest {
+		return &registryv1.RecordWorkflowRunsRequest{Pauses: []*registryv1.WorkflowRunPause{{RunId: "run_1", Workflow: workflow, Seq: seq, Resumed: resumed, Reason: "WHY"}}}
+	}
+	require.Equal(t, []int32{1, 0}, record(pause(4, false, "letter@1")))
+	require.Equal(t, []int32{1, 0}, record(pause(5, true, "letter@1")))
+	require.Equal(t, []int32{0, 0}, record(pause(6, true, "nobody@1")), "a workflow that is gone tells nothing")
+	_, err = c.RecordWorkflowRuns(ctx, pause(7, true, "letter"))
+	requireError(t, err, errs.InvalidArgument, "WORKFLOW_REF_INVALID")
+	require.Equal(t, []int32{1, 0}, record(&registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{{
+		RunId: "run_1", Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED, Reason: "BAD", Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7}}}}))
+
+	page, err := r.ListEvents(ctx, &registryv1.ListEventsRequest{WorkflowSlug: "letter", Kinds: []string{"run_paused", "run_resumed", "run_ended"}})
+	require.NoError(t, err)
+	var got []string
+	for _, e := range page.GetEvents() {
+		require.Equal(t, "run_1", e.GetCausedByRunId())
+		kind := e.ProtoReflect().WhichOneof(e.ProtoReflect().Descriptor().Oneofs().ByName("event"))
+		state := e.GetRunEnded()
+		if state == nil && e.GetRunPaused() != nil {
+			state = e.GetRunPaused()
+		} else if state == nil {
+			state = e.GetRunResumed()
+		}
+		got = append(got, fmt.Sprintf("%s %s %s %d %s %d", kind.Name(), state.GetRunId(), state.GetWorkflow(), state.GetOutcome(), state.GetReason(), state.GetUsage().GetTokens()))
+	}
+	require.Equal(t, []string{"run_paused run_1 letter@1 0 WHY 0", "run_resumed run_1 letter@1 0 WHY 0", "run_ended run_1 letter@1 2 BAD 7"}, got)
 }
 
 func workflowFaults(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {

@@ -78,6 +78,33 @@ func (s *suite) makeEpic(t *testing.T, title string) string {
 	return e.ID
 }
 
+// runsInFeed pauses and resumes a run of a workflow. The feed has each change once, in this order.
+func runsInFeed(t *testing.T, s *suite) {
+	s.ask(t, request{path: "/v1/workflows", body: map[string]any{"slug": "slow", "source": "name: Slow\nsteps: [{type: wait, delay: 2}]"}}, nil)
+	var r run
+	s.ask(t, request{path: "/v1/runs", body: map[string]any{"workflow": "slow"}}, &r)
+	for _, what := range []string{"pause", "resume"} {
+		s.ask(t, request{path: "/v1/runs/" + r.ID + ":" + what, body: `{"reason":"mine"}`}, nil)
+		if what == "pause" {
+			testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
+				out, _ := s.cli(t, "events", "--workflow", "slow", "--kind", "run_paused")
+				return strings.Contains(out, r.ID)
+			})
+			s.procs["executor"].kill()
+			s.restart(t, "executor")
+		}
+	}
+	var out string
+	testkit.Within(t, timeout, 100*time.Millisecond, func() bool {
+		out, _ = s.cli(t, "events", "--workflow", "slow")
+		return strings.Contains(out, "run_ended")
+	})
+	require.Regexp(t, `(?s)run_paused  `+r.ID+`  slow@1  mine\n.*run_resumed  `+r.ID+`  slow@1.*run_ended  `+r.ID+`  slow@1  completed`, out)
+	for _, kind := range []string{"run_paused", "run_resumed", "run_ended"} {
+		require.Equal(t, 1, strings.Count(out, kind), "%s", out)
+	}
+}
+
 // TestEventTriggers has an agent follow an epic: each task that fails starts one run, which makes a task. The
 // executor and the registry are killed meanwhile.
 func TestEventTriggers(t *testing.T) {
@@ -159,6 +186,7 @@ func TestEventTriggers(t *testing.T) {
 					return len(runs) == failedTasks+1
 				})
 			})
+			t.Run("Feed/HasTheRunsOfWorkflows", func(t *testing.T) { runsInFeed(t, s) })
 			t.Run("Chain/OfRunsThatStartThemselvesEnds", func(t *testing.T) {
 				own := s.makeEpic(t, "Endless")
 				s.ask(t, request{path: "/v1/workflows", body: map[string]any{"slug": "endless", "source": fmt.Sprintf(endless, own)}}, nil)

@@ -161,6 +161,12 @@ func eventLine(ev *registryv1.FeedEvent) string {
 		what = x.BudgetReached.GetLevel() + " " + x.BudgetReached.GetResourceId()
 	case *registryv1.FeedEvent_PriceCreated:
 		what = x.PriceCreated.GetProvider() + "/" + x.PriceCreated.GetModel()
+	case *registryv1.FeedEvent_RunEnded:
+		what = runLine(x.RunEnded)
+	case *registryv1.FeedEvent_RunPaused:
+		what = runLine(x.RunPaused)
+	case *registryv1.FeedEvent_RunResumed:
+		what = runLine(x.RunResumed)
 	case *registryv1.FeedEvent_WorkflowPublished:
 		what = x.WorkflowPublished.GetSlug() + "  " + view.Word(x.WorkflowPublished.GetChange().String(), "PUBLICATION_")
 	case *registryv1.FeedEvent_MemoryWritten:
@@ -169,4 +175,15 @@ func eventLine(ev *registryv1.FeedEvent) string {
 		what = strings.Join(x.MemoryDeleted.GetMemoryIds(), " ")
 	}
 	return name + "  " + what
+}
+
+func runLine(r *registryv1.RunChanged) string {
+	out := r.GetRunId() + "  " + r.GetWorkflow()
+	if r.GetOutcome() != registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED {
+		out += "  " + view.Word(r.GetOutcome().String(), "WORKFLOW_RUN_OUTCOME_")
+	}
+	if r.GetReason() != "" {
+		out += "  " + r.GetReason()
+	}
+	return out
 }

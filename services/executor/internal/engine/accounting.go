@@ -73,7 +73,7 @@ func plausible(usage []workgraph.Usage) []workgraph.Usage {
 }
 
 // accounting returns the outbox items of a decision.
-func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journal.Out, error) {
+func (r *run) accounting(x extra, evs []workgraph.Event, end *workgraph.RunEnd, now time.Time) ([]journal.Out, error) {
 	if r.t.e.claims == nil {
 		return nil, nil
 	}
@@ -92,8 +92,27 @@ func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journ
 		}
 		out = append(out, o)
 	}
-	if end != nil && r.lineage.Workflow != "" {
-		o, err := outbox.Ended{RunID: r.id, Workflow: r.lineage.Workflow, Outcome: outcomeOf(end), Trace: tracing.OfSpan(r.trace)}.Out()
+	if r.lineage.Workflow == "" {
+		return out, nil
+	}
+	for i := range evs {
+		if kind := evs[i].Kind; kind != workgraph.RunPaused && kind != workgraph.RunResumed {
+			continue
+		}
+		o, err := outbox.Paused{RunID: r.id, Workflow: r.lineage.Workflow, Seq: evs[i].Seq, Resumed: evs[i].Kind == workgraph.RunResumed,
+			Reason: phrase.Clean(evs[i].Reason, maxToldReason), Trace: tracing.OfSpan(r.trace)}.Out()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	if end != nil {
+		told := outbox.Ended{RunID: r.id, Workflow: r.lineage.Workflow, Outcome: outcomeOf(end), Trace: tracing.OfSpan(r.trace)}
+		told.Reason = phrase.Clean(end.Reason, maxToldReason)
+		if e := record.NewRunError(end); e != nil {
+			told.Reason = phrase.Clean(e.Reason, maxToldReason)
+		}
+		o, err := told.Out()
 		if err != nil {
 			return nil, err
 		}
@@ -101,6 +120,9 @@ func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journ
 	}
 	return out, nil
 }
+
+// maxToldReason bounds the reason that the registry is told, in bytes.
+const maxToldReason = 128
 
 func outcomeOf(end *workgraph.RunEnd) outbox.Outcome {
 	switch end.Status {

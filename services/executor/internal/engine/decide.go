@@ -198,7 +198,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		return consequence{}, err
 	}
 	if len(evs) > 0 {
-		if w.Outbox, err = r.accounting(x, eff.Ended, now); err != nil {
+		if w.Outbox, err = r.accounting(x, evs, eff.Ended, now); err != nil {
 			return consequence{}, err
 		}
 	}

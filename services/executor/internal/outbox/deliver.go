@@ -30,6 +30,7 @@ type Registry interface {
 	Settle(ctx context.Context, namespace string, s Settle) error
 	RecordRun(ctx context.Context, namespace string, e Ended) error
 	Learn(ctx context.Context, namespace string, l Learned) error
+	RecordPause(ctx context.Context, namespace string, p Paused) error
 	// RecordUsage returns what each entry cost in nano-USD, in their order; nil where no price is known.
 	RecordUsage(ctx context.Context, namespace string, entries []Entry) ([]*int64, error)
 }
@@ -409,6 +410,14 @@ func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []j
 		ctx, end := d.begin(ctx, "learned", l.Trace, it)
 		defer func() { end(err) }()
 		err = d.reg.Learn(ctx, it.Namespace, l)
+	case KindPaused:
+		p, derr := decode[Paused](it)
+		if derr != nil {
+			return nil, derr
+		}
+		ctx, end := d.begin(ctx, "paused", p.Trace, it)
+		defer func() { end(err) }()
+		err = d.reg.RecordPause(ctx, it.Namespace, p)
 	default:
 		return nil, errs.New(errs.Internal, errs.ReasonInternal, "outbox item %d has the unknown kind %q", it.ID, it.Kind)
 	}

@@ -19,6 +19,7 @@ const (
 	KindSettle  = "SETTLE"
 	KindEnded   = "ENDED"
 	KindLearned = "LEARNED"
+	KindPaused  = "PAUSED"
 )
 
 // Outcome is how the run of a task ended, in the words of the outbox.
@@ -94,7 +95,9 @@ type Ended struct {
 	// Workflow is SLUG@VERSION.
 	Workflow string  `json:"workflow"`
 	Outcome  Outcome `json:"outcome"`
-	Trace    Trace   `json:"trace,omitzero"`
+	// Reason is why it failed or was canceled.
+	Reason string `json:"reason,omitempty"`
+	Trace  Trace  `json:"trace,omitzero"`
 }
 
 // Fact is something that an agent has learned.
@@ -116,6 +119,20 @@ type Learned struct {
 	Facts    []Fact `json:"facts"`
 	Trace    Trace  `json:"trace,omitzero"`
 }
+
+// Paused tells the feed that a run of a workflow of the catalog was paused or resumed.
+type Paused struct {
+	RunID    string `json:"run_id"`
+	Workflow string `json:"workflow"`
+	// Seq is that of the event of the run.
+	Seq     int64  `json:"seq"`
+	Resumed bool   `json:"resumed,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Trace   Trace  `json:"trace,omitzero"`
+}
+
+// Out is the stored form of a pause.
+func (p Paused) Out() (journal.Out, error) { return encode(KindPaused, p) }
 
 // ErrLater is the error of a Registry for an item that waits for others to be delivered. It is tried again,
 // and says nothing of the registry.

@@ -71,6 +71,10 @@ func (b *fakeRegistry) Settle(_ context.Context, ns string, s outbox.Settle) err
 	return b.do(ns, fmt.Sprintf("settle %s %s %s", ns, s.RunID, s.Outcome))
 }
 
+func (b *fakeRegistry) RecordPause(_ context.Context, ns string, p outbox.Paused) error {
+	return b.do(ns, fmt.Sprintf("paused %s %s %s %d %t %s", ns, p.RunID, p.Workflow, p.Seq, p.Resumed, p.Reason))
+}
+
 func (b *fakeRegistry) RecordRun(_ context.Context, ns string, e outbox.Ended) error {
 	return b.do(ns, fmt.Sprintf("ended %s %s %s %s", ns, e.RunID, e.Workflow, e.Outcome))
 }

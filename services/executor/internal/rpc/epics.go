@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -33,6 +34,10 @@ func asked[T any](ctx context.Context, namespace string, ask func(context.Contex
 	}
 	return out, nil
 }
+
+// createdByRun is the label of a task that names the run which made it. What becomes of the task comes of
+// that run, too, also when an epic that runs by itself has started another run for it.
+const createdByRun = "created_by_run"
 
 // CreateEpic implements epics.Registry.
 func (r Epics) CreateEpic(ctx context.Context, namespace string, e epics.Epic, request string) (epics.Epic, error) {
@@ -97,8 +102,12 @@ func (r Epics) SearchEpics(ctx context.Context, namespace string, s epics.Search
 
 // CreateTask implements epics.Registry.
 func (r Epics) CreateTask(ctx context.Context, namespace string, t epics.Task, request string) (epics.Task, error) {
+	task := taskTo(&t)
+	if run := access.RunOf(ctx); run != "" {
+		task.Labels = map[string]string{createdByRun: run}
+	}
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.Task, error) {
-		return r.client.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: taskTo(&t), RequestId: request})
+		return r.client.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: task, RequestId: request})
 	})
 	return taskFrom(got), err
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -83,6 +84,7 @@ type feedEvent struct {
 	Task    *feedTask      `json:"task,omitempty"`
 	Epic    *feedEpic      `json:"epic,omitempty"`
 	Budget  map[string]any `json:"budget,omitempty"`
+	Run     *feedRun       `json:"run,omitempty"`
 	Version int64          `json:"version,omitempty"`
 	Change  string         `json:"change,omitempty"`
 	// Brief says that long texts are left out.
@@ -105,6 +107,16 @@ type feedTask struct {
 	MaxRetries  int32    `json:"max_retries"`
 	Tokens      int64    `json:"tokens"`
 	CostUSD     float64  `json:"cost_usd"`
+}
+
+type feedRun struct {
+	ID       string `json:"id"`
+	Workflow string `json:"workflow"`
+	// Outcome is completed, failed or canceled, and empty before the end.
+	Outcome string  `json:"outcome,omitempty"`
+	Reason  string  `json:"reason,omitempty"`
+	Tokens  int64   `json:"tokens"`
+	CostUSD float64 `json:"cost_usd"`
 }
 
 type feedEpic struct {
@@ -140,6 +152,16 @@ func epicOfFeed(p *registryv1.Epic) *feedEpic {
 		Total: e.Total, Completed: e.Completed, Failed: e.Failed, Tokens: e.SpentTokens, CostUSD: float64(e.SpentNanoUSD) / nanoUSD,
 	}
 }
+
+func runOfFeed(r *registryv1.RunChanged) *feedRun {
+	return &feedRun{
+		ID: r.GetRunId(), Workflow: r.GetWorkflow(), Outcome: wordOf(outcomes(), r.GetOutcome()), Reason: r.GetReason(), Tokens: r.GetUsage().GetTokens(),
+		CostUSD: float64(r.GetUsage().GetCostNanoUsd()) / nanoUSD,
+	}
+}
+
+// outcomes are the words for how a run ended, in the order of the API.
+func outcomes() []string { return []string{"completed", "failed", "canceled"} }
 
 func listed(texts []string) []string {
 	if texts == nil {
@@ -188,6 +210,17 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 	case e.GetWorkflowPublished() != nil:
 		p := e.GetWorkflowPublished()
 		b.Workflow, b.Version, b.Change = p.GetSlug(), p.GetVersion(), wordOf(publications(), p.GetChange())
+	}
+	for _, r := range []*registryv1.RunChanged{e.GetRunEnded(), e.GetRunPaused(), e.GetRunResumed()} {
+		if r != nil {
+			b.Run = runOfFeed(r)
+			b.Workflow, _, _ = strings.Cut(r.GetWorkflow(), "@")
+		}
+	}
+	for _, t := range []*registryv1.Task{e.GetTaskCreated(), e.GetTaskUpdated()} {
+		if run := t.GetLabels()[createdByRun]; run != "" && run != b.RunID {
+			h.Runs = append(h.Runs, run)
+		}
 	}
 	switch {
 	case b.Task != nil:

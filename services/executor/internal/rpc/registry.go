@@ -159,7 +159,7 @@ func (r *Registry) RecordRun(ctx context.Context, namespace string, e outbox.End
 	if r.catalog == nil {
 		return nil
 	}
-	run := &registryv1.WorkflowRun{RunId: e.RunID, Workflow: e.Workflow, Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED}
+	run := &registryv1.WorkflowRun{RunId: e.RunID, Workflow: e.Workflow, Reason: e.Reason, Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED}
 	switch e.Outcome {
 	case outbox.Completed:
 		run.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED
@@ -169,7 +169,18 @@ func (r *Registry) RecordRun(ctx context.Context, namespace string, e outbox.End
 	if err := r.used(ctx, namespace, run); err != nil {
 		return err
 	}
-	_, err := r.catalog.RecordWorkflowRuns(grpckit.WithNamespace(ctx, namespace), &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{run}})
+	_, err := r.catalog.RecordWorkflowRuns(within(ctx, namespace, e.RunID), &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{run}})
+	return err
+}
+
+// RecordPause implements outbox.Registry.
+func (r *Registry) RecordPause(ctx context.Context, namespace string, p outbox.Paused) error {
+	if r.catalog == nil {
+		return nil
+	}
+	_, err := r.catalog.RecordWorkflowRuns(within(ctx, namespace, p.RunID), &registryv1.RecordWorkflowRunsRequest{Pauses: []*registryv1.WorkflowRunPause{
+		{RunId: p.RunID, Workflow: p.Workflow, Seq: p.Seq, Resumed: p.Resumed, Reason: p.Reason},
+	}})
 	return err
 }
 

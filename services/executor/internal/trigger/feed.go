@@ -76,12 +76,12 @@ func (t *Trigger) hears(h *Heard) bool {
 	return h.Seq > t.Since && slices.Contains(x.Kinds, h.Kind) && (x.Epic == "" || x.Epic == h.Epic) && (x.Workflow == "" || x.Workflow == h.Workflow)
 }
 
-// Follower has the events of the registry's feed start the runs of triggers. It reads the feed of each
+// Listener has the events of the registry's feed start the runs of triggers. It reads the feed of each
 // namespace that has event triggers by a cursor in the database. An event becomes deliveries first, under its
 // own id, and the cursor moves then: whoever dies between makes the same deliveries again, which start
-// nothing. Two followers of one namespace do no harm for the same reason, and the one that finds the cursor
+// nothing. Two listeners of one namespace do no harm for the same reason, and the one that finds the cursor
 // moved begins anew.
-type Follower struct {
+type Listener struct {
 	store Store
 	feed  Feed
 	c     *Controller
@@ -90,14 +90,14 @@ type Follower struct {
 	log   *slog.Logger
 }
 
-// NewFollower returns a follower for the triggers of c. mine reports whether this executor is the one that
-// follows.
-func NewFollower(c *Controller, mine func(context.Context) (bool, error)) *Follower {
-	return &Follower{store: c.store, feed: c.feed, c: c, mine: mine, rate: c.cfg.EventRate, log: c.log}
+// NewListener returns a listener for the triggers of c. mine reports whether this executor is the one that
+// listens.
+func NewListener(c *Controller, mine func(context.Context) (bool, error)) *Listener {
+	return &Listener{store: c.store, feed: c.feed, c: c, mine: mine, rate: c.cfg.EventRate, log: c.log}
 }
 
 // Run follows feeds until ctx ends. It returns nil: every failure is tried again.
-func (f *Follower) Run(ctx context.Context) error {
+func (f *Listener) Run(ctx context.Context) error {
 	if f.feed == nil {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (f *Follower) Run(ctx context.Context) error {
 }
 
 // wanted are the namespaces whose feeds this executor follows.
-func (f *Follower) wanted(ctx context.Context) (map[string]bool, error) {
+func (f *Listener) wanted(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	for after := (Key{}); ; {
 		list, err := f.store.Active(ctx, workflow.EventTrigger, "", after, 1)
@@ -160,8 +160,8 @@ func (f *Follower) wanted(ctx context.Context) (map[string]bool, error) {
 }
 
 // follow follows the feed of a namespace until ctx ends.
-func (f *Follower) follow(ctx context.Context, namespace string) {
-	n := &listener{Follower: f, namespace: namespace, conditions: map[string]condition{}, taken: map[string]*bucket{}}
+func (f *Listener) follow(ctx context.Context, namespace string) {
+	n := &listening{Listener: f, namespace: namespace, conditions: map[string]condition{}, taken: map[string]*bucket{}}
 	for pause := minFeedPause; ctx.Err() == nil; {
 		moved, err := n.once(ctx)
 		if moved {
@@ -181,9 +181,9 @@ func (f *Follower) follow(ctx context.Context, namespace string) {
 	}
 }
 
-// listener hears the feed of one namespace.
-type listener struct {
-	*Follower
+// listening hears the feed of one namespace.
+type listening struct {
+	*Listener
 
 	namespace  string
 	conditions map[string]condition
@@ -197,7 +197,7 @@ type condition struct {
 }
 
 // once watches the feed from the cursor on until something fails. moved says that it got further.
-func (n *listener) once(ctx context.Context) (moved bool, err error) {
+func (n *listening) once(ctx context.Context) (moved bool, err error) {
 	cursor, err := n.store.FeedCursor(ctx, n.namespace)
 	if err != nil {
 		return false, err
@@ -246,13 +246,13 @@ func (n *listener) once(ctx context.Context) (moved bool, err error) {
 }
 
 // triggers are the active event triggers of the namespace.
-func (n *listener) triggers(ctx context.Context) ([]Trigger, error) {
+func (n *listening) triggers(ctx context.Context) ([]Trigger, error) {
 	return n.store.Active(ctx, workflow.EventTrigger, n.namespace, Key{Namespace: n.namespace}, MaxEventTriggers)
 }
 
 // hear makes deliveries of events. The triggers are read after the events came: one that was turned on before
 // an event happened is among them.
-func (n *listener) hear(ctx context.Context, batch []Heard) error {
+func (n *listening) hear(ctx context.Context, batch []Heard) error {
 	if !slices.ContainsFunc(batch, func(h Heard) bool { return h.Kind != "" }) {
 		return nil
 	}
@@ -275,14 +275,14 @@ func (n *listener) hear(ctx context.Context, batch []Heard) error {
 }
 
 // forget drops what is kept for triggers that are not active any more.
-func (n *listener) forget(list []Trigger) {
+func (n *listening) forget(list []Trigger) {
 	gone := func(id string) bool { return !slices.ContainsFunc(list, func(t Trigger) bool { return t.ID == id }) }
 	maps.DeleteFunc(n.conditions, func(id string, _ condition) bool { return gone(id) })
 	maps.DeleteFunc(n.taken, func(id string, _ *bucket) bool { return gone(id) })
 }
 
 // tell tells a trigger of an event, if its condition holds and it takes another one.
-func (n *listener) tell(ctx context.Context, t *Trigger, h *Heard) error {
+func (n *listening) tell(ctx context.Context, t *Trigger, h *Heard) error {
 	holds, fault := n.holds(ctx, t, h)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -313,7 +313,7 @@ func (n *listener) tell(ctx context.Context, t *Trigger, h *Heard) error {
 }
 
 // receive makes a delivery. While as many wait as may, the feed waits, too.
-func (n *listener) receive(ctx context.Context, e Event) error {
+func (n *listening) receive(ctx context.Context, e Event) error {
 	for {
 		_, err := n.c.Receive(ctx, e)
 		switch errs.ReasonOf(err) {
@@ -330,7 +330,7 @@ func (n *listener) receive(ctx context.Context, e Event) error {
 }
 
 // holds evaluates the condition of a trigger. A condition that uses what the event does not have is false.
-func (n *listener) holds(ctx context.Context, t *Trigger, h *Heard) (bool, error) {
+func (n *listening) holds(ctx context.Context, t *Trigger, h *Heard) (bool, error) {
 	if t.Spec.When == "" {
 		return true, nil
 	}
@@ -360,7 +360,7 @@ func (n *listener) holds(ctx context.Context, t *Trigger, h *Heard) (bool, error
 // lost goes on after the registry has refused the cursor, and tells all triggers. If the events behind it are
 // not kept any more, it goes on with the oldest that is. If the feed has not come so far, the registry is
 // another one or an older copy, and it goes on at the end.
-func (n *listener) lost(ctx context.Context, cause error) error {
+func (n *listening) lost(ctx context.Context, cause error) error {
 	cursor, err := n.store.FeedCursor(ctx, n.namespace)
 	if err != nil {
 		return err

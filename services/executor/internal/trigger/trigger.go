@@ -267,8 +267,8 @@ type Store interface {
 	FeedCursor(ctx context.Context, namespace string) (int64, error)
 	// MoveFeed moves the cursor, if it still is where it was read; ok is false if not.
 	MoveFeed(ctx context.Context, namespace string, from, to int64, now time.Time) (ok bool, err error)
-	// ResetFeed is MoveFeed to any cursor. With anew all event triggers hear what is behind it, and not what is
-	// behind where they were turned on.
+	// ResetFeed is MoveFeed to any cursor. With anew all event triggers hear what is behind it, wherever
+	// they were turned on.
 	ResetFeed(ctx context.Context, namespace string, from, to int64, anew bool, now time.Time) error
 	// Close ends what the store opened itself.
 	Close() error

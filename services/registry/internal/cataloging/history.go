@@ -3,10 +3,12 @@ package cataloging
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
+	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
@@ -20,6 +22,53 @@ type Run struct {
 	Whole bool
 	// Sampled is what forecasts are made of besides.
 	Sampled catalog.Sampled
+	// Reason is why it failed or was canceled.
+	Reason string
+}
+
+// Pause says that a run of a version was paused or resumed.
+type Pause struct {
+	RunID string
+	Ref   catalog.Ref
+	// Seq is that of the event of the run.
+	Seq     int64
+	Resumed bool
+	Reason  string
+}
+
+// RecordPauses tells the feed of pauses, each once, and returns how many were new. Those of workflows or
+// versions that are not there any more are left out, as ends are.
+func (c *Catalog) RecordPauses(ctx context.Context, namespace string, pauses []Pause) (fresh int, err error) {
+	now := dbkit.Now()
+	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		fresh = 0
+		found := known{tx: tx, namespace: namespace, of: map[catalog.Ref]version{}}
+		for _, p := range pauses {
+			v, err := found.version(ctx, p.Ref)
+			if err != nil {
+				return err
+			}
+			if v.workflow == "" {
+				continue
+			}
+			// Ids of runs have no slash, so that this one is no end.
+			is, err := tx.CountRun(ctx, namespace, p.RunID+"/"+strconv.FormatInt(p.Seq, 10), v.workflow, v.number, now)
+			if err != nil {
+				return err
+			}
+			if !is {
+				continue
+			}
+			fresh++
+			kind := feed.RunPaused
+			if p.Resumed {
+				kind = feed.RunResumed
+			}
+			tx.TellRun(p.Ref.Name, kind, feed.RunState{RunID: p.RunID, Version: p.Ref.Version, Reason: p.Reason})
+		}
+		return nil
+	})
+	return fresh, err
 }
 
 // version identifies a version in a namespace.
@@ -72,6 +121,7 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 			if r.History.Canceled == 0 {
 				samples[v] = append(samples[v], catalog.NewSample(r.History, r.Sampled, r.Whole))
 			}
+			tx.TellRun(r.Ref.Name, feed.RunEnded, feed.RunState{RunID: r.ID, Version: r.Ref.Version, History: r.History, Reason: r.Reason})
 		}
 		for i, v := range order {
 			// Each has a change of its own: readers go on behind the last one that they have seen.

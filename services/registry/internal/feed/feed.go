@@ -37,13 +37,16 @@ const (
 	WorkflowPublished Kind = "workflow_published"
 	MemoryWritten     Kind = "memory_written"
 	MemoryDeleted     Kind = "memory_deleted"
+	RunEnded          Kind = "run_ended"
+	RunPaused         Kind = "run_paused"
+	RunResumed        Kind = "run_resumed"
 )
 
 // Kinds are all kinds, in the order of the API.
 func Kinds() []Kind {
 	return []Kind{
 		EpicCreated, EpicUpdated, EpicDeleted, TaskCreated, TaskUpdated, TaskDeleted, UsageBooked, BudgetReached, PriceCreated,
-		WorkflowPublished, MemoryWritten, MemoryDeleted,
+		WorkflowPublished, MemoryWritten, MemoryDeleted, RunEnded, RunPaused, RunResumed,
 	}
 }
 
@@ -83,6 +86,8 @@ type Body struct {
 	Version  int64              `json:",omitempty"`
 	Change   WorkflowChangeKind `json:",omitempty"`
 	Memory   *Memory            `json:",omitempty"`
+	// State is that of a run whose state has changed.
+	State *RunState `json:",omitempty"`
 	// Run is the run within which the change was made, empty for none.
 	Run string `json:",omitempty"`
 
@@ -112,6 +117,16 @@ type Budget struct {
 	Hard  bool
 	// Tokens or NanoUSD is the cap; the other one is nil.
 	Tokens, NanoUSD *int64
+}
+
+// RunState is what became of a run of a workflow.
+type RunState struct {
+	RunID string
+	// Version is that of the workflow.
+	Version int64
+	// History counts the run, if it has ended, as the catalog does.
+	History catalog.History
+	Reason  string
 }
 
 // WorkflowChangeKind says what happened to a workflow. Its numbers are those of the API.

@@ -136,6 +136,29 @@ func eventTo(e feed.Event) *registryv1.FeedEvent {
 		}}
 	case feed.MemoryDeleted:
 		out.Event = &registryv1.FeedEvent_MemoryDeleted{MemoryDeleted: &registryv1.MemoryDeleted{MemoryIds: b.IDs}}
+	case feed.RunEnded:
+		out.Event = &registryv1.FeedEvent_RunEnded{RunEnded: runChangedTo(e)}
+	case feed.RunPaused:
+		out.Event = &registryv1.FeedEvent_RunPaused{RunPaused: runChangedTo(e)}
+	case feed.RunResumed:
+		out.Event = &registryv1.FeedEvent_RunResumed{RunResumed: runChangedTo(e)}
+	}
+	return out
+}
+
+func runChangedTo(e feed.Event) *registryv1.RunChanged {
+	s := e.Body.State
+	out := &registryv1.RunChanged{RunId: s.RunID, Workflow: fmt.Sprintf("%s@%d", e.Slug, s.Version), Reason: s.Reason}
+	switch h := s.History; {
+	case h.Completed > 0:
+		out.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED
+	case h.Failed > 0:
+		out.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED
+	case h.Canceled > 0:
+		out.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED
+	}
+	if e.Kind == feed.RunEnded {
+		out.Usage = &registryv1.WorkflowRunUsage{CostNanoUsd: s.History.NanoUSD, Tokens: s.History.Tokens}
 	}
 	return out
 }

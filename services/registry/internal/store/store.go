@@ -311,6 +311,8 @@ type Tx interface {
 	InsertVersion(ctx context.Context, v catalog.Version) error
 	// VersionsAmong returns those of the numbers that are versions of a workflow.
 	VersionsAmong(ctx context.Context, namespace, id string, numbers []int64) ([]int64, error)
+	// TellRun adds what became of a run of a workflow to the events of the transaction.
+	TellRun(slug string, kind feed.Kind, state feed.RunState)
 	// CountRun notes that a run has been counted, and reports whether it was not before.
 	CountRun(ctx context.Context, namespace, runID, workflowID string, version int64, now time.Time) (fresh bool, err error)
 	// RunTotals sums up what was booked of the calls of a run.

@@ -64,7 +64,8 @@ func (s *Store) MoveFeed(ctx context.Context, namespace string, from, to int64, 
 // ResetFeed implements trigger.Store.
 func (s *Store) ResetFeed(ctx context.Context, namespace string, from, to int64, anew bool, now time.Time) error {
 	return s.db.Pool.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
-		if err := s.lock(ctx, tx, namespace); err != nil { // else an activation writes the old beginnings back
+		// Else an activation writes the old beginnings back.
+		if err := s.lock(ctx, tx, namespace); err != nil {
 			return err
 		}
 		n, err := tx.Exec(ctx, moveFeed, namespace, from, to, now)

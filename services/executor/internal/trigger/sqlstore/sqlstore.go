@@ -111,8 +111,8 @@ func (s *Store) Activate(ctx context.Context, a trigger.Activation, triggers []t
 			return err
 		}
 		if now.State != trigger.Active || now.WorkflowID != a.WorkflowID {
-			// What was off begins with new secrets and at the end of the feed, and so does another workflow of
-			// the name.
+			// What was off begins with new secrets and at the end of the feed, and so does another
+			// workflow of the name.
 			for i := range have {
 				have[i].Secret, have[i].Since = "", -1
 			}

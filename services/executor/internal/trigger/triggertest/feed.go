@@ -134,7 +134,7 @@ func (b *hearing) follow(t *testing.T, s trigger.Store, done func() bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	f := trigger.NewFollower(b.controller(t, s), func(context.Context) (bool, error) { return true, nil })
+	f := trigger.NewListener(b.controller(t, s), func(context.Context) (bool, error) { return true, nil })
 	all.Go(func() { _ = f.Run(ctx) })
 	testkit.Eventually(t, done)
 	stop()
@@ -332,7 +332,7 @@ func (d Driver) feed(t *testing.T) {
 	})
 }
 
-// feedDies has followers die at each step, and others go on: each event is one delivery and one run.
+// feedDies has listeners die at each step, and others go on: each event is one delivery and one run.
 func (d Driver) feedDies(t *testing.T) {
 	b := d.hearing(t, 0, event("e", "task_updated"))
 	for at := int64(1); at <= 5; at++ {
@@ -362,7 +362,7 @@ func (d Driver) feedOfTwo(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for range 2 {
-		f := trigger.NewFollower(b.controller(t, b.Store), func(context.Context) (bool, error) { return true, nil })
+		f := trigger.NewListener(b.controller(t, b.Store), func(context.Context) (bool, error) { return true, nil })
 		all.Go(func() { _ = f.Run(ctx) })
 	}
 	for range 30 {

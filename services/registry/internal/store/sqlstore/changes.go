@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ type changes struct {
 	// memories were written, forgotten are the ids of those that were removed.
 	memories  []feed.Memory
 	forgotten []string
+	runs      []feed.Event
 	// before are accounts as they were when they were locked first, after as they were written last.
 	before, after map[ledger.ID]ledger.Account
 }
@@ -156,6 +158,11 @@ func (c *changes) published() (out []feed.Event) {
 	return out
 }
 
+// TellRun implements store.Tx.
+func (t tx) TellRun(slug string, kind feed.Kind, state feed.RunState) {
+	t.changes.runs = append(t.changes.runs, feed.Event{Kind: kind, Slug: slug, Body: feed.Body{State: &state, Run: state.RunID}})
+}
+
 // toldAtOnce is how many epics and tasks are read and told at once. An epic that is canceled may end
 // ten thousand tasks, each with large texts.
 const toldAtOnce = 100
@@ -174,7 +181,7 @@ func (t tx) tell(ctx context.Context, namespace string) (told bool, err error) {
 		}
 		told = true
 		for i := range events {
-			events[i].Body.Run = access.RunOf(ctx)
+			events[i].Body.Run = cmp.Or(events[i].Body.Run, access.RunOf(ctx))
 		}
 		return t.appendFeed(ctx, namespace, events)
 	}
@@ -187,7 +194,7 @@ func (t tx) tell(ctx context.Context, namespace string) (told bool, err error) {
 			return false, err
 		}
 	}
-	rest := slices.Concat(c.booked(), c.published(), c.remembered())
+	rest := slices.Concat(c.booked(), c.published(), c.remembered(), c.runs)
 	for i := range c.prices {
 		rest = append(rest, feed.Event{Kind: feed.PriceCreated, Body: feed.Body{Price: &c.prices[i]}})
 	}

@@ -121,7 +121,9 @@ type FeedEvent struct {
 	//	*FeedEvent_WorkflowPublished
 	//	*FeedEvent_MemoryWritten
 	//	*FeedEvent_UsageBooked
-	//	*FeedEvent_MemoryDeleted
+	//	*FeedEvent_RunEnded
+	//	*FeedEvent_RunPaused
+	//	*FeedEvent_RunResumed
 	//	*FeedEvent_KeepAlive
 	Event         isFeedEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
@@ -316,10 +318,28 @@ func (x *FeedEvent) GetUsageBooked() *UsageBooked {
 	return nil
 }
 
-func (x *FeedEvent) GetMemoryDeleted() *MemoryDeleted {
+func (x *FeedEvent) GetRunEnded() *RunChanged {
 	if x != nil {
-		if x, ok := x.Event.(*FeedEvent_MemoryDeleted); ok {
-			return x.MemoryDeleted
+		if x, ok := x.Event.(*FeedEvent_RunEnded); ok {
+			return x.RunEnded
+		}
+	}
+	return nil
+}
+
+func (x *FeedEvent) GetRunPaused() *RunChanged {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_RunPaused); ok {
+			return x.RunPaused
+		}
+	}
+	return nil
+}
+
+func (x *FeedEvent) GetRunResumed() *RunChanged {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_RunResumed); ok {
+			return x.RunResumed
 		}
 	}
 	return nil
@@ -391,7 +411,7 @@ type FeedEvent_WorkflowPublished struct {
 }
 
 type FeedEvent_MemoryWritten struct {
-	// Something was remembered: written into the memory.
+	// Something was remembered.
 	MemoryWritten *MemoryWritten `protobuf:"bytes,20,opt,name=memory_written,json=memoryWritten,proto3,oneof"`
 }
 
@@ -400,9 +420,19 @@ type FeedEvent_UsageBooked struct {
 	UsageBooked *UsageBooked `protobuf:"bytes,21,opt,name=usage_booked,json=usageBooked,proto3,oneof"`
 }
 
-type FeedEvent_MemoryDeleted struct {
-	// Entries of the memory were removed, or gave way. Those that expire are not told.
-	MemoryDeleted *MemoryDeleted `protobuf:"bytes,24,opt,name=memory_deleted,json=memoryDeleted,proto3,oneof"`
+type FeedEvent_RunEnded struct {
+	// A run of a workflow of the catalog has ended.
+	RunEnded *RunChanged `protobuf:"bytes,22,opt,name=run_ended,json=runEnded,proto3,oneof"`
+}
+
+type FeedEvent_RunPaused struct {
+	// A run of a workflow of the catalog was paused.
+	RunPaused *RunChanged `protobuf:"bytes,23,opt,name=run_paused,json=runPaused,proto3,oneof"`
+}
+
+type FeedEvent_RunResumed struct {
+	// A run of a workflow of the catalog was resumed.
+	RunResumed *RunChanged `protobuf:"bytes,24,opt,name=run_resumed,json=runResumed,proto3,oneof"`
 }
 
 type FeedEvent_KeepAlive struct {
@@ -434,7 +464,11 @@ func (*FeedEvent_MemoryWritten) isFeedEvent_Event() {}
 
 func (*FeedEvent_UsageBooked) isFeedEvent_Event() {}
 
-func (*FeedEvent_MemoryDeleted) isFeedEvent_Event() {}
+func (*FeedEvent_RunEnded) isFeedEvent_Event() {}
+
+func (*FeedEvent_RunPaused) isFeedEvent_Event() {}
+
+func (*FeedEvent_RunResumed) isFeedEvent_Event() {}
 
 func (*FeedEvent_KeepAlive) isFeedEvent_Event() {}
 
@@ -777,26 +811,102 @@ func (x *WorkflowPublished) GetWorkflow() *Workflow {
 	return nil
 }
 
-// MemoryWritten is an entry of the memory that was written, without what it says.
+// RunChanged is a run whose state has changed, without its values.
+type RunChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The version that it runs, as SLUG@VERSION.
+	Workflow string `protobuf:"bytes,2,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// How it ended; unspecified for one that has not.
+	Outcome WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
+	// Why it failed, was canceled, paused or resumed, as a word.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What it used, once it has ended: tokens, and the cost of the calls with a known price.
+	Usage         *WorkflowRunUsage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunChanged) Reset() {
+	*x = RunChanged{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunChanged) ProtoMessage() {}
+
+func (x *RunChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunChanged.ProtoReflect.Descriptor instead.
+func (*RunChanged) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RunChanged) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *RunChanged) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *RunChanged) GetOutcome() WorkflowRunOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED
+}
+
+func (x *RunChanged) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RunChanged) GetUsage() *WorkflowRunUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// MemoryWritten is a written memory.
 type MemoryWritten struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// fact, procedure or preference.
-	FactType string `protobuf:"bytes,2,opt,name=fact_type,json=factType,proto3" json:"fact_type,omitempty"`
-	// Its id.
-	MemoryId string `protobuf:"bytes,3,opt,name=memory_id,json=memoryId,proto3" json:"memory_id,omitempty"`
-	// Its scope, like "namespace" or "user/ada".
-	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Its etag.
-	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
+	// FACT or PROCEDURE, as a word.
+	FactType      string `protobuf:"bytes,2,opt,name=fact_type,json=factType,proto3" json:"fact_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemoryWritten) Reset() {
 	*x = MemoryWritten{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +918,7 @@ func (x *MemoryWritten) String() string {
 func (*MemoryWritten) ProtoMessage() {}
 
 func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +931,7 @@ func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryWritten.ProtoReflect.Descriptor instead.
 func (*MemoryWritten) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *MemoryWritten) GetKey() string {
@@ -838,78 +948,12 @@ func (x *MemoryWritten) GetFactType() string {
 	return ""
 }
 
-func (x *MemoryWritten) GetMemoryId() string {
-	if x != nil {
-		return x.MemoryId
-	}
-	return ""
-}
-
-func (x *MemoryWritten) GetScope() string {
-	if x != nil {
-		return x.Scope
-	}
-	return ""
-}
-
-func (x *MemoryWritten) GetEtag() string {
-	if x != nil {
-		return x.Etag
-	}
-	return ""
-}
-
-// MemoryDeleted names entries of the memory that are gone: 100 at most.
-type MemoryDeleted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The entries.
-	MemoryIds     []string `protobuf:"bytes,1,rep,name=memory_ids,json=memoryIds,proto3" json:"memory_ids,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MemoryDeleted) Reset() {
-	*x = MemoryDeleted{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MemoryDeleted) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MemoryDeleted) ProtoMessage() {}
-
-func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MemoryDeleted.ProtoReflect.Descriptor instead.
-func (*MemoryDeleted) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *MemoryDeleted) GetMemoryIds() []string {
-	if x != nil {
-		return x.MemoryIds
-	}
-	return nil
-}
-
 var File_epigraph_registry_v1_feed_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\t\n" +
+	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\n" +
+	"\n" +
 	"\tFeedEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
@@ -929,8 +973,12 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\rprice_created\x18\x12 \x01(\v2\x1b.epigraph.registry.v1.PriceH\x00R\fpriceCreated\x12X\n" +
 	"\x12workflow_published\x18\x13 \x01(\v2'.epigraph.registry.v1.WorkflowPublishedH\x00R\x11workflowPublished\x12L\n" +
 	"\x0ememory_written\x18\x14 \x01(\v2#.epigraph.registry.v1.MemoryWrittenH\x00R\rmemoryWritten\x12F\n" +
-	"\fusage_booked\x18\x15 \x01(\v2!.epigraph.registry.v1.UsageBookedH\x00R\vusageBooked\x12L\n" +
-	"\x0ememory_deleted\x18\x18 \x01(\v2#.epigraph.registry.v1.MemoryDeletedH\x00R\rmemoryDeleted\x12D\n" +
+	"\fusage_booked\x18\x15 \x01(\v2!.epigraph.registry.v1.UsageBookedH\x00R\vusageBooked\x12?\n" +
+	"\trun_ended\x18\x16 \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\brunEnded\x12A\n" +
+	"\n" +
+	"run_paused\x18\x17 \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\trunPaused\x12C\n" +
+	"\vrun_resumed\x18\x18 \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\n" +
+	"runResumed\x12D\n" +
 	"\n" +
 	"keep_alive\x18\x1e \x01(\v2#.epigraph.registry.v1.FeedKeepAliveH\x00R\tkeepAliveB\a\n" +
 	"\x05event\"'\n" +
@@ -955,16 +1003,17 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\x04slug\x18\x01 \x01(\tR\x04slug\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x129\n" +
 	"\x06change\x18\x03 \x01(\x0e2!.epigraph.registry.v1.PublicationR\x06change\x12:\n" +
-	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\"\x85\x01\n" +
+	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\"\xd9\x01\n" +
+	"\n" +
+	"RunChanged\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
+	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12B\n" +
+	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12<\n" +
+	"\x05usage\x18\x05 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\">\n" +
 	"\rMemoryWritten\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1b\n" +
-	"\tfact_type\x18\x02 \x01(\tR\bfactType\x12\x1b\n" +
-	"\tmemory_id\x18\x03 \x01(\tR\bmemoryId\x12\x14\n" +
-	"\x05scope\x18\x04 \x01(\tR\x05scope\x12\x12\n" +
-	"\x04etag\x18\x05 \x01(\tR\x04etag\".\n" +
-	"\rMemoryDeleted\x12\x1d\n" +
-	"\n" +
-	"memory_ids\x18\x01 \x03(\tR\tmemoryIds*\x96\x01\n" +
+	"\tfact_type\x18\x02 \x01(\tR\bfactType*\x96\x01\n" +
 	"\vPublication\x12\x1b\n" +
 	"\x17PUBLICATION_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13PUBLICATION_CREATED\x10\x01\x12\x1f\n" +
@@ -996,14 +1045,16 @@ var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(*TaskDeleted)(nil),           // 5: epigraph.registry.v1.TaskDeleted
 	(*BudgetReached)(nil),         // 6: epigraph.registry.v1.BudgetReached
 	(*WorkflowPublished)(nil),     // 7: epigraph.registry.v1.WorkflowPublished
-	(*MemoryWritten)(nil),         // 8: epigraph.registry.v1.MemoryWritten
-	(*MemoryDeleted)(nil),         // 9: epigraph.registry.v1.MemoryDeleted
+	(*RunChanged)(nil),            // 8: epigraph.registry.v1.RunChanged
+	(*MemoryWritten)(nil),         // 9: epigraph.registry.v1.MemoryWritten
 	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 	(*Epic)(nil),                  // 11: epigraph.registry.v1.Epic
 	(*Task)(nil),                  // 12: epigraph.registry.v1.Task
 	(*UsageEntry)(nil),            // 13: epigraph.registry.v1.UsageEntry
 	(*Price)(nil),                 // 14: epigraph.registry.v1.Price
 	(*Workflow)(nil),              // 15: epigraph.registry.v1.Workflow
+	(WorkflowRunOutcome)(0),       // 16: epigraph.registry.v1.WorkflowRunOutcome
+	(*WorkflowRunUsage)(nil),      // 17: epigraph.registry.v1.WorkflowRunUsage
 }
 var file_epigraph_registry_v1_feed_proto_depIdxs = []int32{
 	10, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
@@ -1017,18 +1068,22 @@ var file_epigraph_registry_v1_feed_proto_depIdxs = []int32{
 	6,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
 	14, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
 	7,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
-	8,  // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
+	9,  // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
 	3,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
-	9,  // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
-	2,  // 14: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
-	13, // 15: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
-	0,  // 16: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
-	15, // 17: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	8,  // 13: epigraph.registry.v1.FeedEvent.run_ended:type_name -> epigraph.registry.v1.RunChanged
+	8,  // 14: epigraph.registry.v1.FeedEvent.run_paused:type_name -> epigraph.registry.v1.RunChanged
+	8,  // 15: epigraph.registry.v1.FeedEvent.run_resumed:type_name -> epigraph.registry.v1.RunChanged
+	2,  // 16: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
+	13, // 17: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
+	0,  // 18: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
+	15, // 19: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
+	16, // 20: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	17, // 21: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_feed_proto_init() }
@@ -1052,7 +1107,9 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		(*FeedEvent_WorkflowPublished)(nil),
 		(*FeedEvent_MemoryWritten)(nil),
 		(*FeedEvent_UsageBooked)(nil),
-		(*FeedEvent_MemoryDeleted)(nil),
+		(*FeedEvent_RunEnded)(nil),
+		(*FeedEvent_RunPaused)(nil),
+		(*FeedEvent_RunResumed)(nil),
 		(*FeedEvent_KeepAlive)(nil),
 	}
 	file_epigraph_registry_v1_feed_proto_msgTypes[5].OneofWrappers = []any{}
