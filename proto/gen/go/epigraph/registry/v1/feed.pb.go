@@ -121,6 +121,7 @@ type FeedEvent struct {
 	//	*FeedEvent_WorkflowPublished
 	//	*FeedEvent_MemoryWritten
 	//	*FeedEvent_UsageBooked
+	//	*FeedEvent_MemoryDeleted
 	//	*FeedEvent_RunEnded
 	//	*FeedEvent_RunPaused
 	//	*FeedEvent_RunResumed
@@ -318,6 +319,15 @@ func (x *FeedEvent) GetUsageBooked() *UsageBooked {
 	return nil
 }
 
+func (x *FeedEvent) GetMemoryDeleted() *MemoryDeleted {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_MemoryDeleted); ok {
+			return x.MemoryDeleted
+		}
+	}
+	return nil
+}
+
 func (x *FeedEvent) GetRunEnded() *RunChanged {
 	if x != nil {
 		if x, ok := x.Event.(*FeedEvent_RunEnded); ok {
@@ -411,13 +421,18 @@ type FeedEvent_WorkflowPublished struct {
 }
 
 type FeedEvent_MemoryWritten struct {
-	// Something was remembered.
+	// Something was remembered: written into the memory.
 	MemoryWritten *MemoryWritten `protobuf:"bytes,20,opt,name=memory_written,json=memoryWritten,proto3,oneof"`
 }
 
 type FeedEvent_UsageBooked struct {
 	// Calls of an epic, or of none, were booked.
 	UsageBooked *UsageBooked `protobuf:"bytes,21,opt,name=usage_booked,json=usageBooked,proto3,oneof"`
+}
+
+type FeedEvent_MemoryDeleted struct {
+	// Entries of the memory were removed, or gave way. Those that expire are not told.
+	MemoryDeleted *MemoryDeleted `protobuf:"bytes,25,opt,name=memory_deleted,json=memoryDeleted,proto3,oneof"`
 }
 
 type FeedEvent_RunEnded struct {
@@ -463,6 +478,8 @@ func (*FeedEvent_WorkflowPublished) isFeedEvent_Event() {}
 func (*FeedEvent_MemoryWritten) isFeedEvent_Event() {}
 
 func (*FeedEvent_UsageBooked) isFeedEvent_Event() {}
+
+func (*FeedEvent_MemoryDeleted) isFeedEvent_Event() {}
 
 func (*FeedEvent_RunEnded) isFeedEvent_Event() {}
 
@@ -893,13 +910,19 @@ func (x *RunChanged) GetUsage() *WorkflowRunUsage {
 	return nil
 }
 
-// MemoryWritten is a written memory.
+// MemoryWritten is an entry of the memory that was written, without what it says.
 type MemoryWritten struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// FACT or PROCEDURE, as a word.
-	FactType      string `protobuf:"bytes,2,opt,name=fact_type,json=factType,proto3" json:"fact_type,omitempty"`
+	// fact, procedure or preference.
+	FactType string `protobuf:"bytes,2,opt,name=fact_type,json=factType,proto3" json:"fact_type,omitempty"`
+	// Its id.
+	MemoryId string `protobuf:"bytes,3,opt,name=memory_id,json=memoryId,proto3" json:"memory_id,omitempty"`
+	// Its scope, like "namespace" or "user/ada".
+	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Its etag.
+	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -948,12 +971,78 @@ func (x *MemoryWritten) GetFactType() string {
 	return ""
 }
 
+func (x *MemoryWritten) GetMemoryId() string {
+	if x != nil {
+		return x.MemoryId
+	}
+	return ""
+}
+
+func (x *MemoryWritten) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *MemoryWritten) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// MemoryDeleted names entries of the memory that are gone: 100 at most.
+type MemoryDeleted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries.
+	MemoryIds     []string `protobuf:"bytes,1,rep,name=memory_ids,json=memoryIds,proto3" json:"memory_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryDeleted) Reset() {
+	*x = MemoryDeleted{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryDeleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryDeleted) ProtoMessage() {}
+
+func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryDeleted.ProtoReflect.Descriptor instead.
+func (*MemoryDeleted) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *MemoryDeleted) GetMemoryIds() []string {
+	if x != nil {
+		return x.MemoryIds
+	}
+	return nil
+}
+
 var File_epigraph_registry_v1_feed_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\n" +
-	"\n" +
+	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\v\n" +
 	"\tFeedEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
@@ -973,7 +1062,8 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\rprice_created\x18\x12 \x01(\v2\x1b.epigraph.registry.v1.PriceH\x00R\fpriceCreated\x12X\n" +
 	"\x12workflow_published\x18\x13 \x01(\v2'.epigraph.registry.v1.WorkflowPublishedH\x00R\x11workflowPublished\x12L\n" +
 	"\x0ememory_written\x18\x14 \x01(\v2#.epigraph.registry.v1.MemoryWrittenH\x00R\rmemoryWritten\x12F\n" +
-	"\fusage_booked\x18\x15 \x01(\v2!.epigraph.registry.v1.UsageBookedH\x00R\vusageBooked\x12?\n" +
+	"\fusage_booked\x18\x15 \x01(\v2!.epigraph.registry.v1.UsageBookedH\x00R\vusageBooked\x12L\n" +
+	"\x0ememory_deleted\x18\x19 \x01(\v2#.epigraph.registry.v1.MemoryDeletedH\x00R\rmemoryDeleted\x12?\n" +
 	"\trun_ended\x18\x16 \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\brunEnded\x12A\n" +
 	"\n" +
 	"run_paused\x18\x17 \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\trunPaused\x12C\n" +
@@ -1010,10 +1100,16 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12B\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12<\n" +
-	"\x05usage\x18\x05 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\">\n" +
+	"\x05usage\x18\x05 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\"\x85\x01\n" +
 	"\rMemoryWritten\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1b\n" +
-	"\tfact_type\x18\x02 \x01(\tR\bfactType*\x96\x01\n" +
+	"\tfact_type\x18\x02 \x01(\tR\bfactType\x12\x1b\n" +
+	"\tmemory_id\x18\x03 \x01(\tR\bmemoryId\x12\x14\n" +
+	"\x05scope\x18\x04 \x01(\tR\x05scope\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\".\n" +
+	"\rMemoryDeleted\x12\x1d\n" +
+	"\n" +
+	"memory_ids\x18\x01 \x03(\tR\tmemoryIds*\x96\x01\n" +
 	"\vPublication\x12\x1b\n" +
 	"\x17PUBLICATION_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13PUBLICATION_CREATED\x10\x01\x12\x1f\n" +
@@ -1035,7 +1131,7 @@ func file_epigraph_registry_v1_feed_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(Publication)(0),              // 0: epigraph.registry.v1.Publication
 	(*FeedEvent)(nil),             // 1: epigraph.registry.v1.FeedEvent
@@ -1047,43 +1143,45 @@ var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(*WorkflowPublished)(nil),     // 7: epigraph.registry.v1.WorkflowPublished
 	(*RunChanged)(nil),            // 8: epigraph.registry.v1.RunChanged
 	(*MemoryWritten)(nil),         // 9: epigraph.registry.v1.MemoryWritten
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*Epic)(nil),                  // 11: epigraph.registry.v1.Epic
-	(*Task)(nil),                  // 12: epigraph.registry.v1.Task
-	(*UsageEntry)(nil),            // 13: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                 // 14: epigraph.registry.v1.Price
-	(*Workflow)(nil),              // 15: epigraph.registry.v1.Workflow
-	(WorkflowRunOutcome)(0),       // 16: epigraph.registry.v1.WorkflowRunOutcome
-	(*WorkflowRunUsage)(nil),      // 17: epigraph.registry.v1.WorkflowRunUsage
+	(*MemoryDeleted)(nil),         // 10: epigraph.registry.v1.MemoryDeleted
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Epic)(nil),                  // 12: epigraph.registry.v1.Epic
+	(*Task)(nil),                  // 13: epigraph.registry.v1.Task
+	(*UsageEntry)(nil),            // 14: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                 // 15: epigraph.registry.v1.Price
+	(*Workflow)(nil),              // 16: epigraph.registry.v1.Workflow
+	(WorkflowRunOutcome)(0),       // 17: epigraph.registry.v1.WorkflowRunOutcome
+	(*WorkflowRunUsage)(nil),      // 18: epigraph.registry.v1.WorkflowRunUsage
 }
 var file_epigraph_registry_v1_feed_proto_depIdxs = []int32{
-	10, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
-	11, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
-	11, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
+	11, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
+	12, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
+	12, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
 	4,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
-	12, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
-	12, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
+	13, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
+	13, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
 	5,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
-	13, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
+	14, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
 	6,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
-	14, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
+	15, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
 	7,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
 	9,  // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
 	3,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
-	8,  // 13: epigraph.registry.v1.FeedEvent.run_ended:type_name -> epigraph.registry.v1.RunChanged
-	8,  // 14: epigraph.registry.v1.FeedEvent.run_paused:type_name -> epigraph.registry.v1.RunChanged
-	8,  // 15: epigraph.registry.v1.FeedEvent.run_resumed:type_name -> epigraph.registry.v1.RunChanged
-	2,  // 16: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
-	13, // 17: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
-	0,  // 18: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
-	15, // 19: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
-	16, // 20: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	17, // 21: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	10, // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
+	8,  // 14: epigraph.registry.v1.FeedEvent.run_ended:type_name -> epigraph.registry.v1.RunChanged
+	8,  // 15: epigraph.registry.v1.FeedEvent.run_paused:type_name -> epigraph.registry.v1.RunChanged
+	8,  // 16: epigraph.registry.v1.FeedEvent.run_resumed:type_name -> epigraph.registry.v1.RunChanged
+	2,  // 17: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
+	14, // 18: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
+	0,  // 19: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
+	16, // 20: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
+	17, // 21: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	18, // 22: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_feed_proto_init() }
@@ -1107,6 +1205,7 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		(*FeedEvent_WorkflowPublished)(nil),
 		(*FeedEvent_MemoryWritten)(nil),
 		(*FeedEvent_UsageBooked)(nil),
+		(*FeedEvent_MemoryDeleted)(nil),
 		(*FeedEvent_RunEnded)(nil),
 		(*FeedEvent_RunPaused)(nil),
 		(*FeedEvent_RunResumed)(nil),
@@ -1119,7 +1218,7 @@ func file_epigraph_registry_v1_feed_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_feed_proto_rawDesc), len(file_epigraph_registry_v1_feed_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,6 +14,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -189,6 +190,59 @@ func (x WorkflowRunOutcome) Number() protoreflect.EnumNumber {
 // Deprecated: Use WorkflowRunOutcome.Descriptor instead.
 func (WorkflowRunOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{2}
+}
+
+// ForecastBasis is what a forecast is made of.
+type ForecastBasis int32
+
+const (
+	// Unspecified.
+	ForecastBasis_FORECAST_BASIS_UNSPECIFIED ForecastBasis = 0
+	// Ended runs of the version.
+	ForecastBasis_FORECAST_BASIS_HISTORY ForecastBasis = 1
+	// The graph of the version: it has no runs that have ended.
+	ForecastBasis_FORECAST_BASIS_GRAPH ForecastBasis = 2
+)
+
+// Enum value maps for ForecastBasis.
+var (
+	ForecastBasis_name = map[int32]string{
+		0: "FORECAST_BASIS_UNSPECIFIED",
+		1: "FORECAST_BASIS_HISTORY",
+		2: "FORECAST_BASIS_GRAPH",
+	}
+	ForecastBasis_value = map[string]int32{
+		"FORECAST_BASIS_UNSPECIFIED": 0,
+		"FORECAST_BASIS_HISTORY":     1,
+		"FORECAST_BASIS_GRAPH":       2,
+	}
+)
+
+func (x ForecastBasis) Enum() *ForecastBasis {
+	p := new(ForecastBasis)
+	*p = x
+	return p
+}
+
+func (x ForecastBasis) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ForecastBasis) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_registry_v1_workflow_proto_enumTypes[3].Descriptor()
+}
+
+func (ForecastBasis) Type() protoreflect.EnumType {
+	return &file_epigraph_registry_v1_workflow_proto_enumTypes[3]
+}
+
+func (x ForecastBasis) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ForecastBasis.Descriptor instead.
+func (ForecastBasis) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{3}
 }
 
 // Workflow is a workflow of the catalog.
@@ -2794,8 +2848,10 @@ type WorkflowRun struct {
 	Outcome WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
 	// What it and all runs below it used; absent counts what is booked of the run alone.
 	Usage *WorkflowRunUsage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The time from its start to its end, waiting included; absent if it is not known.
+	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Why it failed or was canceled, as a word.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2854,6 +2910,13 @@ func (x *WorkflowRun) GetOutcome() WorkflowRunOutcome {
 func (x *WorkflowRun) GetUsage() *WorkflowRunUsage {
 	if x != nil {
 		return x.Usage
+	}
+	return nil
+}
+
+func (x *WorkflowRun) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
 	}
 	return nil
 }
@@ -2953,7 +3016,9 @@ type WorkflowRunUsage struct {
 	// The cost of the calls with a known price, in nano-USD.
 	CostNanoUsd int64 `protobuf:"varint,1,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
 	// Input and output tokens.
-	Tokens        int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Tokens int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// Calls whose price is not known: cost_nano_usd leaves them out.
+	UnpricedCalls int64 `protobuf:"varint,3,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2998,6 +3063,13 @@ func (x *WorkflowRunUsage) GetCostNanoUsd() int64 {
 func (x *WorkflowRunUsage) GetTokens() int64 {
 	if x != nil {
 		return x.Tokens
+	}
+	return 0
+}
+
+func (x *WorkflowRunUsage) GetUnpricedCalls() int64 {
+	if x != nil {
+		return x.UnpricedCalls
 	}
 	return 0
 }
@@ -3103,11 +3175,386 @@ func (x *RecordWorkflowRunsResponse) GetRecorded() int32 {
 	return 0
 }
 
+// ForecastWorkflowRequest says of what a forecast is wanted.
+type ForecastWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A reference: NAME, NAME@VERSION or NAME@ALIAS. A name alone is its newest version.
+	Ref string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	// Where an alias stands for several versions, equal keys choose the same one. Empty: any.
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastWorkflowRequest) Reset() {
+	*x = ForecastWorkflowRequest{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastWorkflowRequest) ProtoMessage() {}
+
+func (x *ForecastWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*ForecastWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ForecastWorkflowRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ForecastWorkflowRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// WorkflowForecast tells what a run may cost and how long it may take. What is not known is absent, and notes
+// say why.
+type WorkflowForecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version, as SLUG@VERSION.
+	Ref string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	// What it is made of.
+	Basis ForecastBasis `protobuf:"varint,2,opt,name=basis,proto3,enum=epigraph.registry.v1.ForecastBasis" json:"basis,omitempty"`
+	// The cost in nano-USD.
+	CostNanoUsd *ForecastAmount `protobuf:"bytes,3,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
+	// Input and output tokens.
+	Tokens *ForecastAmount `protobuf:"bytes,4,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// The time from start to end, in milliseconds. Waiting counts.
+	DurationMs *ForecastAmount `protobuf:"bytes,5,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// From how many of the newest runs that completed or failed it is made.
+	Runs int32 `protobuf:"varint,6,opt,name=runs,proto3" json:"runs,omitempty"`
+	// How many of these failed.
+	FailedRuns int32 `protobuf:"varint,7,opt,name=failed_runs,json=failedRuns,proto3" json:"failed_runs,omitempty"`
+	// How many of these made calls whose price is not known: their cost is left out.
+	UnpricedRuns int32 `protobuf:"varint,8,opt,name=unpriced_runs,json=unpricedRuns,proto3" json:"unpriced_runs,omitempty"`
+	// What the graph bounds, by node. Empty if it is made of history.
+	Nodes []*ForecastNode `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The nodes of the graph that are not shown, because there are too many.
+	NodesLeftOut int32 `protobuf:"varint,10,opt,name=nodes_left_out,json=nodesLeftOut,proto3" json:"nodes_left_out,omitempty"`
+	// What the numbers are made of and what they leave out, a sentence each.
+	Notes         []string `protobuf:"bytes,11,rep,name=notes,proto3" json:"notes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowForecast) Reset() {
+	*x = WorkflowForecast{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowForecast) ProtoMessage() {}
+
+func (x *WorkflowForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowForecast.ProtoReflect.Descriptor instead.
+func (*WorkflowForecast) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *WorkflowForecast) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *WorkflowForecast) GetBasis() ForecastBasis {
+	if x != nil {
+		return x.Basis
+	}
+	return ForecastBasis_FORECAST_BASIS_UNSPECIFIED
+}
+
+func (x *WorkflowForecast) GetCostNanoUsd() *ForecastAmount {
+	if x != nil {
+		return x.CostNanoUsd
+	}
+	return nil
+}
+
+func (x *WorkflowForecast) GetTokens() *ForecastAmount {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *WorkflowForecast) GetDurationMs() *ForecastAmount {
+	if x != nil {
+		return x.DurationMs
+	}
+	return nil
+}
+
+func (x *WorkflowForecast) GetRuns() int32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *WorkflowForecast) GetFailedRuns() int32 {
+	if x != nil {
+		return x.FailedRuns
+	}
+	return 0
+}
+
+func (x *WorkflowForecast) GetUnpricedRuns() int32 {
+	if x != nil {
+		return x.UnpricedRuns
+	}
+	return 0
+}
+
+func (x *WorkflowForecast) GetNodes() []*ForecastNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *WorkflowForecast) GetNodesLeftOut() int32 {
+	if x != nil {
+		return x.NodesLeftOut
+	}
+	return 0
+}
+
+func (x *WorkflowForecast) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+// ForecastAmount is what is known of one amount.
+type ForecastAmount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Half of the runs did not need more; absent if no run tells.
+	P50 *int64 `protobuf:"varint,1,opt,name=p50,proto3,oneof" json:"p50,omitempty"`
+	// Nine of ten runs did not need more; absent if no run tells.
+	P90 *int64 `protobuf:"varint,2,opt,name=p90,proto3,oneof" json:"p90,omitempty"`
+	// The budget of the definition, at which a run pauses; absent if it has none.
+	Budget *int64 `protobuf:"varint,3,opt,name=budget,proto3,oneof" json:"budget,omitempty"`
+	// How many runs p50 and p90 are made of.
+	Runs int32 `protobuf:"varint,4,opt,name=runs,proto3" json:"runs,omitempty"`
+	// What the answers of the graph's model calls come to at their limits, prompts left out. Absent if the
+	// forecast is made of history, or that of a node is not known.
+	Answers       *int64 `protobuf:"varint,5,opt,name=answers,proto3,oneof" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastAmount) Reset() {
+	*x = ForecastAmount{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastAmount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastAmount) ProtoMessage() {}
+
+func (x *ForecastAmount) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastAmount.ProtoReflect.Descriptor instead.
+func (*ForecastAmount) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ForecastAmount) GetP50() int64 {
+	if x != nil && x.P50 != nil {
+		return *x.P50
+	}
+	return 0
+}
+
+func (x *ForecastAmount) GetP90() int64 {
+	if x != nil && x.P90 != nil {
+		return *x.P90
+	}
+	return 0
+}
+
+func (x *ForecastAmount) GetBudget() int64 {
+	if x != nil && x.Budget != nil {
+		return *x.Budget
+	}
+	return 0
+}
+
+func (x *ForecastAmount) GetRuns() int32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *ForecastAmount) GetAnswers() int64 {
+	if x != nil && x.Answers != nil {
+		return *x.Answers
+	}
+	return 0
+}
+
+// ForecastNode is what the graph bounds of one node.
+type ForecastNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Its actor.
+	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The model that it names; empty if it leaves that to a profile.
+	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	// How often it calls a model at most, retries left out; absent if nothing bounds it.
+	Calls *int64 `protobuf:"varint,4,opt,name=calls,proto3,oneof" json:"calls,omitempty"`
+	// The tokens of the answers of all these calls at their limits; absent if nothing bounds them.
+	AnswerTokens *int64 `protobuf:"varint,5,opt,name=answer_tokens,json=answerTokens,proto3,oneof" json:"answer_tokens,omitempty"`
+	// What these answers cost, in nano-USD; absent if tokens or prices are not known.
+	AnswerNanoUsd *int64 `protobuf:"varint,6,opt,name=answer_nano_usd,json=answerNanoUsd,proto3,oneof" json:"answer_nano_usd,omitempty"`
+	// Why something is not known.
+	Unknown       string `protobuf:"bytes,7,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastNode) Reset() {
+	*x = ForecastNode{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastNode) ProtoMessage() {}
+
+func (x *ForecastNode) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastNode.ProtoReflect.Descriptor instead.
+func (*ForecastNode) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ForecastNode) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ForecastNode) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ForecastNode) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ForecastNode) GetCalls() int64 {
+	if x != nil && x.Calls != nil {
+		return *x.Calls
+	}
+	return 0
+}
+
+func (x *ForecastNode) GetAnswerTokens() int64 {
+	if x != nil && x.AnswerTokens != nil {
+		return *x.AnswerTokens
+	}
+	return 0
+}
+
+func (x *ForecastNode) GetAnswerNanoUsd() int64 {
+	if x != nil && x.AnswerNanoUsd != nil {
+		return *x.AnswerNanoUsd
+	}
+	return 0
+}
+
+func (x *ForecastNode) GetUnknown() string {
+	if x != nil {
+		return x.Unknown
+	}
+	return ""
+}
+
 var File_epigraph_registry_v1_workflow_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/workflow.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\x05\n" +
+	"#epigraph/registry/v1/workflow.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\x05\n" +
 	"\bWorkflow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -3327,30 +3774,73 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\btriggers\x18\n" +
 	" \x03(\tR\btriggersB\x12\n" +
 	"\x10_budget_nano_usdB\x10\n" +
-	"\x0e_budget_tokens\"\x87\x02\n" +
+	"\x0e_budget_tokens\"\xc8\x02\n" +
 	"\vWorkflowRun\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
 	"\bworkflow\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12N\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\x12<\n" +
-	"\x05usage\x18\x04 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12 \n" +
-	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\"\xb3\x01\n" +
+	"\x05usage\x18\x04 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12?\n" +
+	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\bduration\x12 \n" +
+	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\"\xb3\x01\n" +
 	"\x10WorkflowRunPause\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
 	"\bworkflow\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12\x19\n" +
 	"\x03seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x03seq\x12\x18\n" +
 	"\aresumed\x18\x04 \x01(\bR\aresumed\x12 \n" +
-	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\"`\n" +
+	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\"\x90\x01\n" +
 	"\x10WorkflowRunUsage\x12+\n" +
 	"\rcost_nano_usd\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vcostNanoUsd\x12\x1f\n" +
-	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\"\xa8\x01\n" +
+	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12.\n" +
+	"\x0eunpriced_calls\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\runpricedCalls\"\xa8\x01\n" +
 	"\x19RecordWorkflowRunsRequest\x12@\n" +
 	"\x04runs\x18\x01 \x03(\v2!.epigraph.registry.v1.WorkflowRunB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04runs\x12I\n" +
 	"\x06pauses\x18\x02 \x03(\v2&.epigraph.registry.v1.WorkflowRunPauseB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06pauses\"8\n" +
 	"\x1aRecordWorkflowRunsResponse\x12\x1a\n" +
-	"\brecorded\x18\x01 \x01(\x05R\brecorded*i\n" +
+	"\brecorded\x18\x01 \x01(\x05R\brecorded\"S\n" +
+	"\x17ForecastWorkflowRequest\x12\x1c\n" +
+	"\x03ref\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x03ref\x12\x1a\n" +
+	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x03key\"\xfe\x03\n" +
+	"\x10WorkflowForecast\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x129\n" +
+	"\x05basis\x18\x02 \x01(\x0e2#.epigraph.registry.v1.ForecastBasisR\x05basis\x12H\n" +
+	"\rcost_nano_usd\x18\x03 \x01(\v2$.epigraph.registry.v1.ForecastAmountR\vcostNanoUsd\x12<\n" +
+	"\x06tokens\x18\x04 \x01(\v2$.epigraph.registry.v1.ForecastAmountR\x06tokens\x12E\n" +
+	"\vduration_ms\x18\x05 \x01(\v2$.epigraph.registry.v1.ForecastAmountR\n" +
+	"durationMs\x12\x12\n" +
+	"\x04runs\x18\x06 \x01(\x05R\x04runs\x12\x1f\n" +
+	"\vfailed_runs\x18\a \x01(\x05R\n" +
+	"failedRuns\x12#\n" +
+	"\runpriced_runs\x18\b \x01(\x05R\funpricedRuns\x128\n" +
+	"\x05nodes\x18\t \x03(\v2\".epigraph.registry.v1.ForecastNodeR\x05nodes\x12$\n" +
+	"\x0enodes_left_out\x18\n" +
+	" \x01(\x05R\fnodesLeftOut\x12\x14\n" +
+	"\x05notes\x18\v \x03(\tR\x05notes\"\xb5\x01\n" +
+	"\x0eForecastAmount\x12\x15\n" +
+	"\x03p50\x18\x01 \x01(\x03H\x00R\x03p50\x88\x01\x01\x12\x15\n" +
+	"\x03p90\x18\x02 \x01(\x03H\x01R\x03p90\x88\x01\x01\x12\x1b\n" +
+	"\x06budget\x18\x03 \x01(\x03H\x02R\x06budget\x88\x01\x01\x12\x12\n" +
+	"\x04runs\x18\x04 \x01(\x05R\x04runs\x12\x1d\n" +
+	"\aanswers\x18\x05 \x01(\x03H\x03R\aanswers\x88\x01\x01B\x06\n" +
+	"\x04_p50B\x06\n" +
+	"\x04_p90B\t\n" +
+	"\a_budgetB\n" +
+	"\n" +
+	"\b_answers\"\x8f\x02\n" +
+	"\fForecastNode\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x14\n" +
+	"\x05model\x18\x03 \x01(\tR\x05model\x12\x19\n" +
+	"\x05calls\x18\x04 \x01(\x03H\x00R\x05calls\x88\x01\x01\x12(\n" +
+	"\ranswer_tokens\x18\x05 \x01(\x03H\x01R\fanswerTokens\x88\x01\x01\x12+\n" +
+	"\x0fanswer_nano_usd\x18\x06 \x01(\x03H\x02R\ranswerNanoUsd\x88\x01\x01\x12\x18\n" +
+	"\aunknown\x18\a \x01(\tR\aunknownB\b\n" +
+	"\x06_callsB\x10\n" +
+	"\x0e_answer_tokensB\x12\n" +
+	"\x10_answer_nano_usd*i\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15WORKFLOW_STATE_ACTIVE\x10\x01\x12\x1d\n" +
@@ -3363,7 +3853,11 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	" WORKFLOW_RUN_OUTCOME_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eWORKFLOW_RUN_OUTCOME_COMPLETED\x10\x01\x12\x1f\n" +
 	"\x1bWORKFLOW_RUN_OUTCOME_FAILED\x10\x02\x12!\n" +
-	"\x1dWORKFLOW_RUN_OUTCOME_CANCELED\x10\x032\x8b\x12\n" +
+	"\x1dWORKFLOW_RUN_OUTCOME_CANCELED\x10\x03*e\n" +
+	"\rForecastBasis\x12\x1e\n" +
+	"\x1aFORECAST_BASIS_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16FORECAST_BASIS_HISTORY\x10\x01\x12\x18\n" +
+	"\x14FORECAST_BASIS_GRAPH\x10\x022\x97\x13\n" +
 	"\x0fWorkflowService\x12w\n" +
 	"\x0eCreateWorkflow\x12+.epigraph.registry.v1.CreateWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/workflows\x12\xa0\x01\n" +
 	"\x15CreateWorkflowVersion\x122.epigraph.registry.v1.CreateWorkflowVersionRequest\x1a%.epigraph.registry.v1.WorkflowVersion\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/workflows/{workflow}/versions\x12y\n" +
@@ -3379,7 +3873,8 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x0eDeleteWorkflow\x12+.epigraph.registry.v1.DeleteWorkflowRequest\x1a\x16.google.protobuf.Empty\" \x82\xd3\xe4\x93\x02\x1a*\x18/v1/workflows/{workflow}\x12\x94\x01\n" +
 	"\x10ValidateWorkflow\x12-.epigraph.registry.v1.ValidateWorkflowRequest\x1a..epigraph.registry.v1.ValidateWorkflowResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:validate\x12\x97\x01\n" +
 	"\x11DiscoverWorkflows\x12..epigraph.registry.v1.DiscoverWorkflowsRequest\x1a/.epigraph.registry.v1.DiscoverWorkflowsResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:discover\x12\x8d\x01\n" +
-	"\x0fResolveWorkflow\x12,.epigraph.registry.v1.ResolveWorkflowRequest\x1a-.epigraph.registry.v1.ResolveWorkflowResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/workflows:resolve\x12w\n" +
+	"\x0fResolveWorkflow\x12,.epigraph.registry.v1.ResolveWorkflowRequest\x1a-.epigraph.registry.v1.ResolveWorkflowResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/workflows:resolve\x12\x89\x01\n" +
+	"\x10ForecastWorkflow\x12-.epigraph.registry.v1.ForecastWorkflowRequest\x1a&.epigraph.registry.v1.WorkflowForecast\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/workflows:forecast\x12w\n" +
 	"\x12RecordWorkflowRuns\x12/.epigraph.registry.v1.RecordWorkflowRunsRequest\x1a0.epigraph.registry.v1.RecordWorkflowRunsResponseB\xea\x01\n" +
 	"\x18com.epigraph.registry.v1B\rWorkflowProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
@@ -3395,122 +3890,136 @@ func file_epigraph_registry_v1_workflow_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_workflow_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_workflow_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_epigraph_registry_v1_workflow_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(WorkflowState)(0),                   // 0: epigraph.registry.v1.WorkflowState
 	(WorkflowForm)(0),                    // 1: epigraph.registry.v1.WorkflowForm
 	(WorkflowRunOutcome)(0),              // 2: epigraph.registry.v1.WorkflowRunOutcome
-	(*Workflow)(nil),                     // 3: epigraph.registry.v1.Workflow
-	(*WorkflowAlias)(nil),                // 4: epigraph.registry.v1.WorkflowAlias
-	(*WorkflowWeight)(nil),               // 5: epigraph.registry.v1.WorkflowWeight
-	(*WorkflowSize)(nil),                 // 6: epigraph.registry.v1.WorkflowSize
-	(*WorkflowHistory)(nil),              // 7: epigraph.registry.v1.WorkflowHistory
-	(*WorkflowVersion)(nil),              // 8: epigraph.registry.v1.WorkflowVersion
-	(*WorkflowFault)(nil),                // 9: epigraph.registry.v1.WorkflowFault
-	(*CreateWorkflowRequest)(nil),        // 10: epigraph.registry.v1.CreateWorkflowRequest
-	(*CreateWorkflowVersionRequest)(nil), // 11: epigraph.registry.v1.CreateWorkflowVersionRequest
-	(*GetWorkflowRequest)(nil),           // 12: epigraph.registry.v1.GetWorkflowRequest
-	(*ListWorkflowsRequest)(nil),         // 13: epigraph.registry.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil),        // 14: epigraph.registry.v1.ListWorkflowsResponse
-	(*GetWorkflowVersionRequest)(nil),    // 15: epigraph.registry.v1.GetWorkflowVersionRequest
-	(*ListWorkflowVersionsRequest)(nil),  // 16: epigraph.registry.v1.ListWorkflowVersionsRequest
-	(*ListWorkflowVersionsResponse)(nil), // 17: epigraph.registry.v1.ListWorkflowVersionsResponse
-	(*SetWorkflowAliasRequest)(nil),      // 18: epigraph.registry.v1.SetWorkflowAliasRequest
-	(*DeleteWorkflowAliasRequest)(nil),   // 19: epigraph.registry.v1.DeleteWorkflowAliasRequest
-	(*ForkWorkflowRequest)(nil),          // 20: epigraph.registry.v1.ForkWorkflowRequest
-	(*DiffWorkflowVersionsRequest)(nil),  // 21: epigraph.registry.v1.DiffWorkflowVersionsRequest
-	(*DiffWorkflowVersionsResponse)(nil), // 22: epigraph.registry.v1.DiffWorkflowVersionsResponse
-	(*WorkflowChange)(nil),               // 23: epigraph.registry.v1.WorkflowChange
-	(*DeprecateWorkflowRequest)(nil),     // 24: epigraph.registry.v1.DeprecateWorkflowRequest
-	(*DeleteWorkflowRequest)(nil),        // 25: epigraph.registry.v1.DeleteWorkflowRequest
-	(*ValidateWorkflowRequest)(nil),      // 26: epigraph.registry.v1.ValidateWorkflowRequest
-	(*ValidateWorkflowResponse)(nil),     // 27: epigraph.registry.v1.ValidateWorkflowResponse
-	(*DiscoverWorkflowsRequest)(nil),     // 28: epigraph.registry.v1.DiscoverWorkflowsRequest
-	(*WorkflowRequirements)(nil),         // 29: epigraph.registry.v1.WorkflowRequirements
-	(*DiscoverWorkflowsResponse)(nil),    // 30: epigraph.registry.v1.DiscoverWorkflowsResponse
-	(*WorkflowMatch)(nil),                // 31: epigraph.registry.v1.WorkflowMatch
-	(*WorkflowCapabilities)(nil),         // 32: epigraph.registry.v1.WorkflowCapabilities
-	(*ResolveWorkflowRequest)(nil),       // 33: epigraph.registry.v1.ResolveWorkflowRequest
-	(*ResolveWorkflowResponse)(nil),      // 34: epigraph.registry.v1.ResolveWorkflowResponse
-	(*WorkflowRun)(nil),                  // 35: epigraph.registry.v1.WorkflowRun
-	(*WorkflowRunPause)(nil),             // 36: epigraph.registry.v1.WorkflowRunPause
-	(*WorkflowRunUsage)(nil),             // 37: epigraph.registry.v1.WorkflowRunUsage
-	(*RecordWorkflowRunsRequest)(nil),    // 38: epigraph.registry.v1.RecordWorkflowRunsRequest
-	(*RecordWorkflowRunsResponse)(nil),   // 39: epigraph.registry.v1.RecordWorkflowRunsResponse
-	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
-	(*v1.Graph)(nil),                     // 41: epigraph.graph.v1.Graph
-	(*emptypb.Empty)(nil),                // 42: google.protobuf.Empty
+	(ForecastBasis)(0),                   // 3: epigraph.registry.v1.ForecastBasis
+	(*Workflow)(nil),                     // 4: epigraph.registry.v1.Workflow
+	(*WorkflowAlias)(nil),                // 5: epigraph.registry.v1.WorkflowAlias
+	(*WorkflowWeight)(nil),               // 6: epigraph.registry.v1.WorkflowWeight
+	(*WorkflowSize)(nil),                 // 7: epigraph.registry.v1.WorkflowSize
+	(*WorkflowHistory)(nil),              // 8: epigraph.registry.v1.WorkflowHistory
+	(*WorkflowVersion)(nil),              // 9: epigraph.registry.v1.WorkflowVersion
+	(*WorkflowFault)(nil),                // 10: epigraph.registry.v1.WorkflowFault
+	(*CreateWorkflowRequest)(nil),        // 11: epigraph.registry.v1.CreateWorkflowRequest
+	(*CreateWorkflowVersionRequest)(nil), // 12: epigraph.registry.v1.CreateWorkflowVersionRequest
+	(*GetWorkflowRequest)(nil),           // 13: epigraph.registry.v1.GetWorkflowRequest
+	(*ListWorkflowsRequest)(nil),         // 14: epigraph.registry.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),        // 15: epigraph.registry.v1.ListWorkflowsResponse
+	(*GetWorkflowVersionRequest)(nil),    // 16: epigraph.registry.v1.GetWorkflowVersionRequest
+	(*ListWorkflowVersionsRequest)(nil),  // 17: epigraph.registry.v1.ListWorkflowVersionsRequest
+	(*ListWorkflowVersionsResponse)(nil), // 18: epigraph.registry.v1.ListWorkflowVersionsResponse
+	(*SetWorkflowAliasRequest)(nil),      // 19: epigraph.registry.v1.SetWorkflowAliasRequest
+	(*DeleteWorkflowAliasRequest)(nil),   // 20: epigraph.registry.v1.DeleteWorkflowAliasRequest
+	(*ForkWorkflowRequest)(nil),          // 21: epigraph.registry.v1.ForkWorkflowRequest
+	(*DiffWorkflowVersionsRequest)(nil),  // 22: epigraph.registry.v1.DiffWorkflowVersionsRequest
+	(*DiffWorkflowVersionsResponse)(nil), // 23: epigraph.registry.v1.DiffWorkflowVersionsResponse
+	(*WorkflowChange)(nil),               // 24: epigraph.registry.v1.WorkflowChange
+	(*DeprecateWorkflowRequest)(nil),     // 25: epigraph.registry.v1.DeprecateWorkflowRequest
+	(*DeleteWorkflowRequest)(nil),        // 26: epigraph.registry.v1.DeleteWorkflowRequest
+	(*ValidateWorkflowRequest)(nil),      // 27: epigraph.registry.v1.ValidateWorkflowRequest
+	(*ValidateWorkflowResponse)(nil),     // 28: epigraph.registry.v1.ValidateWorkflowResponse
+	(*DiscoverWorkflowsRequest)(nil),     // 29: epigraph.registry.v1.DiscoverWorkflowsRequest
+	(*WorkflowRequirements)(nil),         // 30: epigraph.registry.v1.WorkflowRequirements
+	(*DiscoverWorkflowsResponse)(nil),    // 31: epigraph.registry.v1.DiscoverWorkflowsResponse
+	(*WorkflowMatch)(nil),                // 32: epigraph.registry.v1.WorkflowMatch
+	(*WorkflowCapabilities)(nil),         // 33: epigraph.registry.v1.WorkflowCapabilities
+	(*ResolveWorkflowRequest)(nil),       // 34: epigraph.registry.v1.ResolveWorkflowRequest
+	(*ResolveWorkflowResponse)(nil),      // 35: epigraph.registry.v1.ResolveWorkflowResponse
+	(*WorkflowRun)(nil),                  // 36: epigraph.registry.v1.WorkflowRun
+	(*WorkflowRunPause)(nil),             // 37: epigraph.registry.v1.WorkflowRunPause
+	(*WorkflowRunUsage)(nil),             // 38: epigraph.registry.v1.WorkflowRunUsage
+	(*RecordWorkflowRunsRequest)(nil),    // 39: epigraph.registry.v1.RecordWorkflowRunsRequest
+	(*RecordWorkflowRunsResponse)(nil),   // 40: epigraph.registry.v1.RecordWorkflowRunsResponse
+	(*ForecastWorkflowRequest)(nil),      // 41: epigraph.registry.v1.ForecastWorkflowRequest
+	(*WorkflowForecast)(nil),             // 42: epigraph.registry.v1.WorkflowForecast
+	(*ForecastAmount)(nil),               // 43: epigraph.registry.v1.ForecastAmount
+	(*ForecastNode)(nil),                 // 44: epigraph.registry.v1.ForecastNode
+	(*timestamppb.Timestamp)(nil),        // 45: google.protobuf.Timestamp
+	(*v1.Graph)(nil),                     // 46: epigraph.graph.v1.Graph
+	(*durationpb.Duration)(nil),          // 47: google.protobuf.Duration
+	(*emptypb.Empty)(nil),                // 48: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.Workflow.state:type_name -> epigraph.registry.v1.WorkflowState
-	4,  // 1: epigraph.registry.v1.Workflow.aliases:type_name -> epigraph.registry.v1.WorkflowAlias
-	7,  // 2: epigraph.registry.v1.Workflow.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	40, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
-	40, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 5: epigraph.registry.v1.Workflow.size:type_name -> epigraph.registry.v1.WorkflowSize
-	5,  // 6: epigraph.registry.v1.WorkflowAlias.versions:type_name -> epigraph.registry.v1.WorkflowWeight
+	5,  // 1: epigraph.registry.v1.Workflow.aliases:type_name -> epigraph.registry.v1.WorkflowAlias
+	8,  // 2: epigraph.registry.v1.Workflow.history:type_name -> epigraph.registry.v1.WorkflowHistory
+	45, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
+	45, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
+	7,  // 5: epigraph.registry.v1.Workflow.size:type_name -> epigraph.registry.v1.WorkflowSize
+	6,  // 6: epigraph.registry.v1.WorkflowAlias.versions:type_name -> epigraph.registry.v1.WorkflowWeight
 	1,  // 7: epigraph.registry.v1.WorkflowVersion.form:type_name -> epigraph.registry.v1.WorkflowForm
-	6,  // 8: epigraph.registry.v1.WorkflowVersion.size:type_name -> epigraph.registry.v1.WorkflowSize
-	7,  // 9: epigraph.registry.v1.WorkflowVersion.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	40, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
+	7,  // 8: epigraph.registry.v1.WorkflowVersion.size:type_name -> epigraph.registry.v1.WorkflowSize
+	8,  // 9: epigraph.registry.v1.WorkflowVersion.history:type_name -> epigraph.registry.v1.WorkflowHistory
+	45, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 11: epigraph.registry.v1.CreateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	1,  // 12: epigraph.registry.v1.CreateWorkflowVersionRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	0,  // 13: epigraph.registry.v1.ListWorkflowsRequest.states:type_name -> epigraph.registry.v1.WorkflowState
-	3,  // 14: epigraph.registry.v1.ListWorkflowsResponse.workflows:type_name -> epigraph.registry.v1.Workflow
-	8,  // 15: epigraph.registry.v1.ListWorkflowVersionsResponse.versions:type_name -> epigraph.registry.v1.WorkflowVersion
-	5,  // 16: epigraph.registry.v1.SetWorkflowAliasRequest.versions:type_name -> epigraph.registry.v1.WorkflowWeight
-	23, // 17: epigraph.registry.v1.DiffWorkflowVersionsResponse.changes:type_name -> epigraph.registry.v1.WorkflowChange
+	4,  // 14: epigraph.registry.v1.ListWorkflowsResponse.workflows:type_name -> epigraph.registry.v1.Workflow
+	9,  // 15: epigraph.registry.v1.ListWorkflowVersionsResponse.versions:type_name -> epigraph.registry.v1.WorkflowVersion
+	6,  // 16: epigraph.registry.v1.SetWorkflowAliasRequest.versions:type_name -> epigraph.registry.v1.WorkflowWeight
+	24, // 17: epigraph.registry.v1.DiffWorkflowVersionsResponse.changes:type_name -> epigraph.registry.v1.WorkflowChange
 	1,  // 18: epigraph.registry.v1.ValidateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
-	9,  // 19: epigraph.registry.v1.ValidateWorkflowResponse.faults:type_name -> epigraph.registry.v1.WorkflowFault
-	6,  // 20: epigraph.registry.v1.ValidateWorkflowResponse.size:type_name -> epigraph.registry.v1.WorkflowSize
-	29, // 21: epigraph.registry.v1.DiscoverWorkflowsRequest.requirements:type_name -> epigraph.registry.v1.WorkflowRequirements
-	31, // 22: epigraph.registry.v1.DiscoverWorkflowsResponse.matches:type_name -> epigraph.registry.v1.WorkflowMatch
-	32, // 23: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	32, // 24: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	32, // 25: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	41, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
+	10, // 19: epigraph.registry.v1.ValidateWorkflowResponse.faults:type_name -> epigraph.registry.v1.WorkflowFault
+	7,  // 20: epigraph.registry.v1.ValidateWorkflowResponse.size:type_name -> epigraph.registry.v1.WorkflowSize
+	30, // 21: epigraph.registry.v1.DiscoverWorkflowsRequest.requirements:type_name -> epigraph.registry.v1.WorkflowRequirements
+	32, // 22: epigraph.registry.v1.DiscoverWorkflowsResponse.matches:type_name -> epigraph.registry.v1.WorkflowMatch
+	33, // 23: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	33, // 24: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	33, // 25: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	46, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
 	2,  // 27: epigraph.registry.v1.WorkflowRun.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	37, // 28: epigraph.registry.v1.WorkflowRun.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	35, // 29: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
-	36, // 30: epigraph.registry.v1.RecordWorkflowRunsRequest.pauses:type_name -> epigraph.registry.v1.WorkflowRunPause
-	10, // 31: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
-	11, // 32: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
-	12, // 33: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
-	13, // 34: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
-	15, // 35: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
-	16, // 36: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
-	18, // 37: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
-	19, // 38: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
-	20, // 39: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
-	21, // 40: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
-	24, // 41: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
-	25, // 42: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
-	26, // 43: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
-	28, // 44: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
-	33, // 45: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
-	38, // 46: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
-	3,  // 47: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	8,  // 48: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	3,  // 49: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
-	14, // 50: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
-	8,  // 51: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	17, // 52: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
-	3,  // 53: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	3,  // 54: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	3,  // 55: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
-	22, // 56: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
-	3,  // 57: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	42, // 58: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
-	27, // 59: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
-	30, // 60: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
-	34, // 61: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
-	39, // 62: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
-	47, // [47:63] is the sub-list for method output_type
-	31, // [31:47] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	38, // 28: epigraph.registry.v1.WorkflowRun.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	47, // 29: epigraph.registry.v1.WorkflowRun.duration:type_name -> google.protobuf.Duration
+	36, // 30: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
+	37, // 31: epigraph.registry.v1.RecordWorkflowRunsRequest.pauses:type_name -> epigraph.registry.v1.WorkflowRunPause
+	3,  // 32: epigraph.registry.v1.WorkflowForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
+	43, // 33: epigraph.registry.v1.WorkflowForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
+	43, // 34: epigraph.registry.v1.WorkflowForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
+	43, // 35: epigraph.registry.v1.WorkflowForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
+	44, // 36: epigraph.registry.v1.WorkflowForecast.nodes:type_name -> epigraph.registry.v1.ForecastNode
+	11, // 37: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
+	12, // 38: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
+	13, // 39: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
+	14, // 40: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
+	16, // 41: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
+	17, // 42: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
+	19, // 43: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
+	20, // 44: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
+	21, // 45: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
+	22, // 46: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
+	25, // 47: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
+	26, // 48: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
+	27, // 49: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
+	29, // 50: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
+	34, // 51: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
+	41, // 52: epigraph.registry.v1.WorkflowService.ForecastWorkflow:input_type -> epigraph.registry.v1.ForecastWorkflowRequest
+	39, // 53: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
+	4,  // 54: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	9,  // 55: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	4,  // 56: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
+	15, // 57: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
+	9,  // 58: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	18, // 59: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
+	4,  // 60: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	4,  // 61: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	4,  // 62: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
+	23, // 63: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
+	4,  // 64: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	48, // 65: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
+	28, // 66: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
+	31, // 67: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
+	35, // 68: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
+	42, // 69: epigraph.registry.v1.WorkflowService.ForecastWorkflow:output_type -> epigraph.registry.v1.WorkflowForecast
+	40, // 70: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
+	54, // [54:71] is the sub-list for method output_type
+	37, // [37:54] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_workflow_proto_init() }
@@ -3520,13 +4029,15 @@ func file_epigraph_registry_v1_workflow_proto_init() {
 	}
 	file_epigraph_registry_v1_workflow_proto_msgTypes[4].OneofWrappers = []any{}
 	file_epigraph_registry_v1_workflow_proto_msgTypes[31].OneofWrappers = []any{}
+	file_epigraph_registry_v1_workflow_proto_msgTypes[39].OneofWrappers = []any{}
+	file_epigraph_registry_v1_workflow_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_workflow_proto_rawDesc), len(file_epigraph_registry_v1_workflow_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   37,
+			NumEnums:      4,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
