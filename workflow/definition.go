@@ -273,8 +273,8 @@ func (t *ToolDefinition) run(name string) {
 	t.Actor, t.Arguments = "spawn", with
 }
 
-// The actors of the memory. What is shared with others is written by an actor of its own: which one a tool has is
-// said by the workflow, not by a model.
+// The actors of the memory. What is shared with others is written by an actor of its own: which one a
+// tool has is said by the workflow, not by a model.
 const memoryRead, memoryWrite, memoryShare = "memory_read", "memory_write", "memory_share"
 
 // memoryScopes are the words for whose memory something is.

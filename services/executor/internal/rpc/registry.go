@@ -46,8 +46,8 @@ var (
 	_ outbox.Registry = (*Registry)(nil)
 )
 
-// NewRegistry returns a Registry that calls the clients for the executors of a database. catalog and memory may be
-// nil.
+// NewRegistry returns a Registry that calls the clients for the executors of a database. catalog and
+// memory may be nil.
 func NewRegistry(client registryv1.RegistryServiceClient, catalog registryv1.WorkflowServiceClient, memory registryv1.MemoryServiceClient, database string, spent Spent) *Registry {
 	return &Registry{client, catalog, memory, database, spent}
 }

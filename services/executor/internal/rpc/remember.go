@@ -91,8 +91,8 @@ func remembered(m *registryv1.Memory) remember.Entry {
 	}
 }
 
-// Learn implements outbox.Registry. What is about a user is kept for that user, else for the workflow, and of a run
-// with neither for the namespace, as the actors do.
+// Learn implements outbox.Registry. What is about a user is kept for that user, else for the workflow,
+// and of a run with neither for the namespace, as the actors do.
 func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned) error {
 	if r.memory == nil {
 		return nil

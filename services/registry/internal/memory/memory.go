@@ -1,5 +1,6 @@
-// Package memory owns what is remembered beyond a run: entries with their scopes, kinds and bounds, the words
-// by which they are found, and how they are ranked. It must not know any database or protocol.
+// Package memory owns what is remembered beyond a run: entries with their scopes, kinds and bounds,
+// the words by which they are found, and how they are ranked. It must not know any database or
+// protocol.
 package memory
 
 import (
@@ -96,8 +97,8 @@ type Entry struct {
 	// Value is one JSON value as its author wrote it, or nil.
 	Value []byte
 	Tags  []string
-	// Origin and Source are who wrote it last. UserID is the user of the run or the epic, if there is one:
-	// whoever forgets the user forgets the entry, whatever its scope.
+	// Origin and Source are who wrote it last. UserID is the user of the run or the epic, if there is
+	// one: whoever forgets the user forgets the entry, whatever its scope.
 	Origin         Origin
 	Source, UserID string
 	// Confidence is from 0 to 1, in thousandths.
@@ -109,8 +110,8 @@ type Entry struct {
 	Revision int64
 }
 
-// New returns what is to be kept of in: with an id, in the bounds, at its first revision. An entry without
-// a key gets one of its text and value.
+// New returns what is to be kept of in: with an id, in the bounds, at its first revision. An entry
+// without a key gets one of its text and value.
 func New(namespace string, in Entry, now time.Time) (Entry, error) {
 	e := in
 	e.Namespace, e.ID, e.CreateTime, e.UpdateTime, e.Revision = namespace, ids.New(Prefix), now, now, 1

@@ -57,7 +57,8 @@ func (s Scope) Check() error {
 	return nil
 }
 
-// Place is the scope as a text, by which it is stored: the word of the level, and behind a slash the subject.
+// Place is the scope as a text, by which it is stored: the word of the level, and behind a slash the
+// subject.
 func (s Scope) Place() string {
 	if s.Level == OfNamespace {
 		return s.Level.String()
@@ -86,8 +87,8 @@ func (s Scope) Most(b Bounds) int {
 
 // Bounds say how much is kept. Of entries that are written at the same time a few more may get in.
 type Bounds struct {
-	// Namespace is how many entries the scope of a namespace holds, Subject each other scope. Those with the
-	// lowest confidence give way, of these the ones that were written longest ago.
+	// Namespace is how many entries the scope of a namespace holds, Subject each other scope. Those
+	// with the lowest confidence give way, of these the ones that were written longest ago.
 	Namespace, Subject int
 }
 

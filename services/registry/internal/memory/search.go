@@ -14,7 +14,8 @@ const (
 	// MaxFound is how many rows of words a search looks at.
 	MaxFound = 4096
 
-	// maxWords is how many different words of an entry are found again: those of its key and tags first.
+	// maxWords is how many different words of an entry are found again: those of its key and tags
+	// first.
 	maxWords = 200
 	// wordScore is what a word of the query is worth beside the weights of others.
 	wordScore = 1 << 20
@@ -68,8 +69,8 @@ type Hit struct {
 	Score int64
 }
 
-// Rank gives hits their scores and puts the best first: those that have most of the words, then those in which
-// the words weigh most by the confidence of the entry, then the newest.
+// Rank gives hits their scores and puts the best first: those that have most of the words, then those
+// in which the words weigh most by the confidence of the entry, then the newest.
 func Rank(hits []Hit) {
 	for i, h := range hits {
 		var words, weight int64

@@ -1,5 +1,6 @@
-// Package remembering owns the use cases of the memory: one method per request, each one transaction over the
-// store, in which the rules of package memory are applied. It must not know any protocol or driver.
+// Package remembering owns the use cases of the memory: one method per request, each one transaction
+// over the store, in which the rules of package memory are applied. It must not know any protocol or
+// driver.
 package remembering
 
 import (
@@ -20,7 +21,8 @@ import (
 // ReasonSearchEmpty refuses a search in no scope, or in too many.
 const ReasonSearchEmpty = "MEMORY_SCOPES_INVALID"
 
-// forgottenAtOnce is how many entries one transaction forgets, sweptAtOnce how many rows a sweep removes.
+// forgottenAtOnce is how many entries one transaction forgets, sweptAtOnce how many rows a sweep
+// removes.
 const forgottenAtOnce, sweptAtOnce = 200, 1000
 
 // Memories applies the use cases to a store. It is safe for concurrent use.
@@ -35,8 +37,8 @@ func New(s store.Store) *Memories { return &Memories{store: s, bounds: memory.De
 // Within returns the use cases over the same store with these bounds.
 func (m *Memories) Within(b memory.Bounds) *Memories { return &Memories{store: m.store, bounds: b} }
 
-// Write keeps an entry. It takes the place of the one that its scope has of this key. removed are those that
-// gave way, because the scope holds no more.
+// Write keeps an entry. It takes the place of the one that its scope has of this key. removed are
+// those that gave way, because the scope holds no more.
 func (m *Memories) Write(ctx context.Context, namespace string, c request.Change, in memory.Entry) (out memory.Entry, removed []memory.Entry, err error) {
 	now := dbkit.Now()
 	in.Principal = request.Caller(ctx)
@@ -137,8 +139,8 @@ func (m *Memories) List(ctx context.Context, q store.MemoryQuery) (out store.Fou
 	return out, err
 }
 
-// Search finds entries of scopes, the best first, and records who has read them: what cannot be recorded is
-// not told.
+// Search finds entries of scopes, the best first, and records who has read them: what cannot be
+// recorded is not told.
 func (m *Memories) Search(ctx context.Context, q memory.Query, by memory.Read) (hits []memory.Hit, err error) {
 	if len(q.Scopes) == 0 || len(q.Scopes) > memory.MaxScopes {
 		return nil, errs.New(errs.InvalidArgument, ReasonSearchEmpty, "a search reads from 1 to %d scopes, not %d", memory.MaxScopes, len(q.Scopes)).
@@ -242,8 +244,8 @@ func (m *Memories) Delete(ctx context.Context, namespace, id, etag string) error
 	})
 }
 
-// Forget removes all entries of a scope, of a user, or of the namespace, some in each transaction. What was
-// forgotten stays forgotten if it fails in between.
+// Forget removes all entries of a scope, of a user, or of the namespace, some in each transaction.
+// What was forgotten stays forgotten if it fails in between.
 func (m *Memories) Forget(ctx context.Context, namespace string, f store.Forget) (entries, reads int, err error) {
 	for {
 		var n, k int

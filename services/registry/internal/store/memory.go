@@ -8,8 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 )
 
-// MemoryQuery filters entries of the memory; all filters that are set must hold. Those that have expired are
-// left out.
+// MemoryQuery filters entries of the memory; all filters that are set must hold. Those that have
+// expired are left out.
 type MemoryQuery struct {
 	Namespace string
 	// Place is that of one scope.
@@ -32,20 +32,22 @@ type MemoryReadQuery struct {
 	Limit     int
 }
 
-// Forget says what is forgotten: the entries of a place, those of a user and those that are about the user,
-// or, if neither is set, all of a namespace.
+// Forget says what is forgotten: the entries of a place, those of a user and those that are about the
+// user, or, if neither is set, all of a namespace.
 type Forget struct{ Place, UserID string }
 
-// MemoryReader reads what is remembered. Entries that have expired are there until a sweep removes them.
+// MemoryReader reads what is remembered. Entries that have expired are there until a sweep removes
+// them.
 type MemoryReader interface {
 	Memory(ctx context.Context, namespace, id string) (memory.Entry, error)
 	// MemoriesAt returns those of the entries of places that have a key.
 	MemoriesAt(ctx context.Context, namespace string, places []string, key string) ([]memory.Entry, error)
 	// Memories lists by the time of the first write.
 	Memories(ctx context.Context, q MemoryQuery) (Found[memory.Entry], error)
-	// FindMemories returns what has one of the words of a query and passes its filters at a time, or without
-	// words the last entries of each scope, in no order and without texts. Of each word of a scope it looks at the entries
-	// that were first written last, memory.MaxFound of all words together.
+	// FindMemories returns what has one of the words of a query and passes its filters at a time, or
+	// without words the last entries of each scope, in no order and without texts. Of each word of a
+	// scope it looks at the entries that were first written last, memory.MaxFound of all words
+	// together.
 	FindMemories(ctx context.Context, q memory.Query, words []string, now time.Time) ([]memory.Hit, error)
 	// MemoriesOf reads those of the entries that there are.
 	MemoriesOf(ctx context.Context, namespace string, ids []string) (map[string]memory.Entry, error)
@@ -57,18 +59,20 @@ type MemoryReader interface {
 type MemoryTx interface {
 	// LockMemory locks the entry of a place that has a key; found is false if there is none.
 	LockMemory(ctx context.Context, namespace, place, key string) (e memory.Entry, found bool, err error)
-	// InsertMemory adds an entry with its words, unless its place has one of this key: then added is false.
+	// InsertMemory adds an entry with its words, unless its place has one of this key: then added is
+	// false.
 	InsertMemory(ctx context.Context, e memory.Entry) (added bool, err error)
 	// PutMemory overwrites a locked entry and its words.
 	PutMemory(ctx context.Context, e memory.Entry) error
-	// MakeRoom removes entries of a place beyond a number, and returns them: those of the lowest confidence, of
-	// these the ones that were written longest ago, but not the one with the id kept. Entries that others
-	// change meanwhile stay.
+	// MakeRoom removes entries of a place beyond a number, and returns them: those of the lowest
+	// confidence, of these the ones that were written longest ago, but not the one with the id kept.
+	// Entries that others change meanwhile stay.
 	MakeRoom(ctx context.Context, namespace, place, kept string, most int) (removed []memory.Entry, err error)
-	// DeleteMemory removes an entry; with a revision that is not 0 only that one. Otherwise it is a Conflict.
+	// DeleteMemory removes an entry; with a revision that is not 0 only that one. Otherwise it is a
+	// Conflict.
 	DeleteMemory(ctx context.Context, namespace, id string, revision int64) error
-	// ForgetMemories removes at most limit entries, and of a user or a namespace also at most limit records of
-	// their reads. It returns how many of each there were.
+	// ForgetMemories removes at most limit entries, and of a user or a namespace also at most limit
+	// records of their reads. It returns how many of each there were.
 	ForgetMemories(ctx context.Context, namespace string, f Forget, limit int) (entries, reads int, err error)
 	InsertMemoryRead(ctx context.Context, r memory.Read) error
 }

@@ -155,9 +155,10 @@ type Reader interface {
 	ChangedWorkflows(ctx context.Context, namespace string, after int64, limit int) ([]catalog.Workflow, error)
 }
 
-// Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims: every
-// writer of one of them holds it, so values read after locking stay true until the end. What it changes of
-// epics, tasks, usage, caps, prices, workflows and memory becomes events of the feed by itself, when it commits.
+// Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims:
+// every writer of one of them holds it, so values read after locking stay true until the end. What it
+// changes of epics, tasks, usage, caps, prices, workflows and memory becomes events of the feed by
+// itself, when it commits.
 type Tx interface {
 	Reader
 	MemoryTx

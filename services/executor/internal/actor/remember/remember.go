@@ -1,5 +1,5 @@
-// Package remember has the actors that read and write the memory of the registry. It owns which scopes a run may
-// read and write, and how entries are told to a model; it must not know where they are kept.
+// Package remember has the actors that read and write the memory of the registry. It owns which scopes
+// a run may read and write, and how entries are told to a model; it must not know where they are kept.
 package remember
 
 import (
@@ -27,8 +27,8 @@ const (
 // Bounds of one call.
 const (
 	maxQuery, maxKey, maxText, maxValue = 4 << 10, 256, 8 << 10, 16 << 10
-	// defaultLimit is how many entries are told, maxLimit how many at most. maxTold bounds their texts and
-	// values together, in bytes.
+	// defaultLimit is how many entries are told, maxLimit how many at most. maxTold bounds their texts
+	// and values together, in bytes.
 	defaultLimit, maxLimit, maxTold = 10, 50, 64 << 10
 	// maxDays is the longest life of an entry that is given one.
 	maxDays = 3650
@@ -147,8 +147,8 @@ func (f *faults) bound(name, s string, most int) {
 	}
 }
 
-// scopes are those of a run: what is kept for everybody, its user, its epic and its workflow. The epic is asked
-// for only if it is wanted.
+// scopes are those of a run: what is kept for everybody, its user, its epic and its workflow. The epic
+// is asked for only if it is wanted.
 func scopes(ctx context.Context, m Memory, call *workgraph.Call, level string) (out []Scope, err error) {
 	wants := func(l string) bool { return level == "" || level == l }
 	if wants("namespace") {
@@ -321,9 +321,9 @@ func write(ctx context.Context, m Memory, call *workgraph.Call, shares bool) (wo
 	return actor.Value(out)
 }
 
-// target is the scope that an entry is kept in. What a run keeps for its user, or its epic, is not told to
-// others. That something is shared is said by whoever gives an agent the actor that shares, not by a model; a
-// run without a user has nobody to keep it for.
+// target is the scope that an entry is kept in. What a run keeps for its user, or its epic, is not
+// told to others. That something is shared is said by whoever gives an agent the actor that shares,
+// not by a model; a run without a user has nobody to keep it for.
 func (f *faults) target(ctx context.Context, call *workgraph.Call, said string, shares bool) string {
 	level := f.word("scope", said, Scopes())
 	shared := level == "namespace" || level == "workflow"

@@ -73,8 +73,8 @@ func (t tx) Memories(ctx context.Context, q store.MemoryQuery) (store.Found[memo
 	return l.rows(ctx, t)
 }
 
-// FindMemories implements store.Reader. Ids of entries ascend with the time of their first write, in one
-// process strictly and among several by their clocks.
+// FindMemories implements store.Reader. Ids of entries ascend with the time of their first write, in
+// one process strictly and among several by their clocks.
 func (t tx) FindMemories(ctx context.Context, q memory.Query, words []string, now time.Time) ([]memory.Hit, error) {
 	found := map[string]memory.Words{}
 	for _, s := range q.Scopes {
@@ -348,8 +348,8 @@ func (c *changes) remember(e memory.Entry) {
 	c.memories = append(c.memories, feed.Memory{ID: e.ID, Key: e.Key, Kind: e.Kind, Scope: e.Scope, Revision: e.Revision})
 }
 
-// remembered are the events of the memory: of each entry that was written, and of those that were removed
-// together. What came and went in the transaction has none.
+// remembered are the events of the memory: of each entry that was written, and of those that were
+// removed together. What came and went in the transaction has none.
 func (c *changes) remembered() (out []feed.Event) {
 	for i := range c.memories {
 		m := &c.memories[i]

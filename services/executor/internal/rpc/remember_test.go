@@ -1,0 +1,44 @@
+package rpc_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
+)
+
+// keptMemory notes what is written, and refuses what is about mallory.
+type keptMemory struct {
+	registryv1.MemoryServiceClient
+	written []*registryv1.WriteMemoryRequest
+}
+
+func (k *keptMemory) WriteMemory(_ context.Context, r *registryv1.WriteMemoryRequest, _ ...grpc.CallOption) (*registryv1.WriteMemoryResponse, error) {
+	if r.GetMemory().GetScope().GetSubject() == "mallory" {
+		return nil, errs.New(errs.InvalidArgument, "MEMORY_INVALID", "no")
+	}
+	k.written = append(k.written, r)
+	return &registryv1.WriteMemoryResponse{}, nil
+}
+
+func TestLearn(t *testing.T) {
+	t.Parallel()
+	k := &keptMemory{}
+	l := outbox.Learned{RunID: "run_1", Workflow: "digest", Facts: []outbox.Fact{
+		{ID: "fct_0", User: "mallory", Content: "x"}, {ID: "fct_1", Agent: "a", User: "ada", Name: "drink", Content: "tea", Time: time.UnixMicro(5)}, {ID: "fct_2", Content: "y"},
+	}}
+	err := rpc.NewRegistry(nil, nil, k, "db", nil).Learn(t.Context(), "acme", l)
+	require.Equal(t, "MEMORY_INVALID", errs.ReasonOf(err), "what is refused is told")
+	require.Len(t, k.written, 2, "and the others are kept")
+	m := k.written[0].GetMemory()
+	require.Equal(t, []string{"ada", "learned:fct_1", "tea", "run_1", "ada"}, []string{m.GetScope().GetSubject(), m.GetKey(), m.GetText(), m.GetSource(), m.GetUserId()})
+	require.Equal(t, "learned/run_1/fct_1/5", k.written[0].GetRequestId())
+	require.Equal(t, "digest", k.written[1].GetMemory().GetScope().GetSubject())
+}
