@@ -121,6 +121,10 @@ type Learned struct {
 }
 
 // Paused tells the feed that a run of a workflow of the catalog was paused or resumed.
+//
+// The outbox carries it, and the executor has no feed of its own: readers have one cursor for epics and
+// runs, and the end of such a run is told to the registry anyway, so that a run without pauses costs no row
+// more here. The price is that the order between runs is that of the deliveries.
 type Paused struct {
 	RunID    string `json:"run_id"`
 	Workflow string `json:"workflow"`
