@@ -621,6 +621,50 @@ func TestLiveRun(t *testing.T) {
 		require.Equal(t, []line{{"attempt_ended", "1"}, {"child_node_status", "1"}, {"run_ended", "2"}, {"execution_failed", "3"}}, got,
 			"the events of descendants come from their beginning")
 	})
+	t.Run("From/ReplaysWhatTheGatewayDoesNotHaveAndGoesOn", func(t *testing.T) {
+		t.Parallel()
+		r, _ := startLive(t, options{})
+		const n = 40 // 2.5 MiB, more than the gateway keeps
+		more := make(chan struct{})
+		event := func(seq int64) *executorv1.RunEvent {
+			return &executorv1.RunEvent{Seq: seq, RunId: "run_1", Event: &executorv1.RunEvent_RunPaused{RunPaused: &executorv1.RunPaused{Message: strings.Repeat("x", 64<<10)}}}
+		}
+		r.executor.watch = func(q *executorv1.WatchRunRequest, s grpc.ServerStreamingServer[executorv1.RunEvent]) error {
+			for seq := q.GetAfterSeq() + 1; seq <= n; seq++ {
+				if err := s.Send(event(seq)); err != nil {
+					return err
+				}
+			}
+			select {
+			case <-more:
+			case <-s.Context().Done():
+				return nil
+			}
+			if err := s.Send(event(n + 1)); err != nil {
+				return err
+			}
+			<-s.Context().Done()
+			return nil
+		}
+		first, second := liveAt(t, r.url, nil), liveAt(t, r.url, nil)
+		read := func(c *liveClient, from, to int) {
+			for want := from; want <= to; {
+				m := c.next()
+				if m.Type == "lagged" {
+					continue
+				}
+				require.Equal(t, []string{"run_paused", strconv.Itoa(want)}, []string{m.Type, m.Cursor})
+				want++
+			}
+		}
+		first.subscribe("run:run_1", "")
+		read(first, 1, n)
+		second.subscribe("run:run_1", "")
+		read(second, 1, n)
+		close(more)
+		read(first, n+1, n+1)
+		read(second, n+1, n+1)
+	})
 	t.Run("Refused/NoSuchRun", func(t *testing.T) {
 		t.Parallel()
 		r, _ := startLive(t, options{})

@@ -158,9 +158,9 @@ func TestLive(t *testing.T) {
 // subscribersVariable is how many subscribers TestLiveSubscribers has.
 const subscribersVariable = "EPIGRAPH_E2E_SUBSCRIBERS"
 
-// TestLiveSubscribers has many subscribers of 100 epics at one gateway, in a process of its own, over loopback.
-// It logs what a subscriber costs the gateway, and how long after the beginning of a write its event comes.
-// 10,000 of them:
+// TestLiveSubscribers has many subscribers of 100 epics at one gateway, which is a process of its own,
+// over loopback. It logs what a subscriber costs the gateway, and how long after the beginning of a
+// write its event comes. 10,000 of them:
 //
 //	EPIGRAPH_E2E_SUBSCRIBERS=10000 go test ./test/e2e -run TestLiveSubscribers -v -count=1
 func TestLiveSubscribers(t *testing.T) {

@@ -83,12 +83,14 @@ func (s *Server) liveRoute() *route {
 		}
 		end := conns.Begin(ctx)
 		s.streams.Add(ctx, 1)
-		streams, log := s.streams, s.log.With("request_id", exchangeOf(ctx).id)
+		streams, log, id := s.streams, s.log, exchangeOf(ctx).id
 		s.live.Serve(w, r, func() {
 			end()
 			leave()
-			streams.Add(context.Background(), -1)
-			log.Debug("live connection ended")
+			// The request's context would keep all of the request.
+			later := context.Background()
+			streams.Add(later, -1)
+			log.DebugContext(later, "live connection ended", "request_id", id)
 		})
 	})
 	return rt

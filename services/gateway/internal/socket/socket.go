@@ -29,8 +29,10 @@ import (
 const Protocol = "epigraph.live.v1"
 
 const (
-	// Idle is after how long a silent client is pinged, and Pong how long it has to answer.
-	Idle, Pong = 30 * time.Second, 10 * time.Second
+	// Idle is after how long a silent client is pinged.
+	Idle = 30 * time.Second
+	// Pong is how long it has to answer.
+	Pong = 10 * time.Second
 	// maxReplays is how many subscriptions of a namespace read at once what they have missed.
 	maxReplays = 4
 )

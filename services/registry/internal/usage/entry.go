@@ -39,8 +39,8 @@ const (
 // another's.
 type Key struct {
 	Source                     Source
-	RunID, NodeID              string
-	Visit, Item, Attempt, Call int32
+	RunID, NodeID              string `json:",omitempty"`
+	Visit, Item, Attempt, Call int32  `json:",omitempty"`
 }
 
 // Compare orders keys, so that all who book several take them in the same order.
@@ -53,21 +53,21 @@ func (k Key) Compare(o Key) int {
 type Entry struct {
 	Key
 	// ID orders entries of the same time; it is not part of the key.
-	ID              string
-	Kind            Kind
-	TaskID, EpicID  string
-	Provider, Model string
+	ID              string `json:",omitempty"`
+	Kind            Kind   `json:",omitempty"`
+	TaskID, EpicID  string `json:",omitempty"`
+	Provider, Model string `json:",omitempty"`
 	// Actor is that which made the call; it may be empty.
-	Actor                          string
-	InputTokens, CachedInputTokens int64
-	OutputTokens, ReasoningTokens  int64
+	Actor                          string `json:",omitempty"`
+	InputTokens, CachedInputTokens int64  `json:",omitempty"`
+	OutputTokens, ReasoningTokens  int64  `json:",omitempty"`
 	// CostNanoUSD is by the price with PriceID, else what the call says itself that it cost, else nil.
-	CostNanoUSD *int64
-	PriceID     string
+	CostNanoUSD *int64 `json:",omitempty"`
+	PriceID     string `json:",omitempty"`
 	Time        time.Time
-	Failed      bool
+	Failed      bool `json:",omitempty"`
 	// By is who recorded it as they say themselves, Principal who did by the API key that was shown.
-	By, Principal string
+	By, Principal string `json:",omitempty"`
 }
 
 // Repeats reports whether an entry equals the one that is booked under its key. Added fields do not count,
