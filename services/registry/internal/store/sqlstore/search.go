@@ -117,25 +117,27 @@ func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, fou
 	slices.SortStableFunc(hits, func(a, b epic.Hit) int {
 		return cmp.Or(cmp.Compare(rare(b), rare(a)), cmp.Compare(len(b.Weights), len(a.Weights)))
 	})
-	var words, ids []string
+	var pairs [][]any
 	for _, h := range hits[:min(len(hits), maxPairs/len(cut))] {
 		for _, word := range cut {
 			if h.Weights[word] == 0 {
-				words, ids = append(words, word), append(ids, h.ID)
+				pairs = append(pairs, []any{word, h.ID})
 			}
 		}
 	}
-	if len(ids) == 0 {
+	if len(pairs) == 0 {
 		return nil
 	}
+	columns := [][2]string{{"word", "text"}, {"id", "text"}}
 	return t.each(ctx, func(row dbkit.Scanner) error {
 		var word, id string
 		var weight int64
 		err := row.Scan(&word, &id, &weight)
 		found[id][word] = weight
 		return err
-	}, `SELECT p.word, p.epic_id, p.weight FROM `+t.d.Lists(`w`, [2]string{"word", "text"}, [2]string{"id", "text"})+
-		t.d.LookUp(`epic_words`, `p`, `p.namespace = $3 AND p.word = w.word AND p.epic_id = w.id`), words, ids, namespace)
+	}, `SELECT p.word, p.epic_id, p.weight FROM `+t.d.Rows(`w`, 2, columns...)+
+		t.d.LookUp(`epic_words`, `p`, `p.namespace = $1 AND p.word = w.word AND p.epic_id = w.id`),
+		append([]any{namespace}, t.d.RowArgs(len(columns), pairs)...)...)
 }
 
 // sieve takes out what does not pass the filters.

@@ -39,6 +39,8 @@ const (
 	// epicWordCount is how many words an epic and its tasks have.
 	epicWordCount = 40
 	vocabulary    = 30_000
+	// failedEvery is of how many epics one has failed.
+	failedEvery = 1000
 	// days is over how many days the tasks are done.
 	days = 30
 )
@@ -66,7 +68,7 @@ func (f *Filler) fill(b *testing.B, s Scale) {
 		`INSERT INTO epics (namespace, id, title, description, search, tags, labels, state, priority, total_tasks, completed_tasks, failed_tasks,
 			result_summary, workflow_slug, user_id, created_by_node_id, create_time, update_time, end_time, revision)
 		SELECT 'default', ` + named("ep_", "n") + `, 'goal ' || n, 'a goal among many', 'goal a goal among many', ` + f.Tags + `, '{}',
-			CASE n % 1000 WHEN 7 THEN 5 ELSE 2 END, 2, CASE WHEN n < 10 THEN 1000 ELSE 10 END, CASE WHEN n < 10 THEN 500 ELSE 5 END, 0,
+			CASE n % ` + fmt.Sprint(failedEvery) + ` WHEN ` + fmt.Sprint(failedEvery-1) + ` THEN 5 ELSE 2 END, 2, CASE WHEN n < 10 THEN 1000 ELSE 10 END, CASE WHEN n < 10 THEN 500 ELSE 5 END, 0,
 			'', '', 'user-' || (n % 100), '', ` + f.Time(`CAST(n AS bigint) * 1000000`) + `, ` + f.Time(`CAST(n AS bigint) * 1000000`) + `, ` + f.Never + `, 1
 		FROM ` + f.Series(s.epics()),
 		`INSERT INTO tasks (namespace, id, epic_id, title, tags, labels, state, priority, depends_on, workflow_slug, workflow_source, run_id,
@@ -133,9 +135,14 @@ func (f *fixture) scaleOps(s Scale) []scaleOp {
 	}
 	word := func(n int) string { return fmt.Sprint("w", n) }
 	changed := 0
-	next := func() int { // a pending task
-		changed++
-		return bigTasks + 2*pick(changed, (s.Tasks-bigTasks)/2) + 1
+	next := func() int { // a pending task of an active epic
+		for {
+			changed++
+			n := 2*pick(changed, (s.Tasks-bigTasks)/2) + 1
+			if (bigTasks/1000+n/10)%failedEvery != failedEvery-1 {
+				return bigTasks + n
+			}
+		}
 	}
 	by := func(keys ...usage.ReportKey) []usage.ReportKey { return keys }
 	big := scaleEpic(0)
