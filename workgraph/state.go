@@ -98,9 +98,10 @@ type expected struct {
 
 // approvalState is what was approved, and what follows from that.
 type approvalState struct {
-	// watched says that some approval covers values of the state or workflows. approvedVisits are the visits whose
-	// approval was granted, and approved are those of them that cover such values. outdated are, by key,
-	// the nodes that follow from an approval of another value. All are computed on demand and nil until then.
+	// watched says that some approval covers values of the state or workflows. approvedVisits are the visits
+	// whose approval was granted, and approved are those of them that cover such values. outdated are, by
+	// key, the nodes that follow from an approval of another value. All are computed on demand and nil until
+	// then.
 	watched        bool
 	approvedVisits []*nodeState
 	approved       []*nodeState

@@ -117,7 +117,7 @@ func TestTriggers(t *testing.T) {
 		command(t, 0, "workflows", "create", file("name: Alarm\ntrigger: {type: error, inputs: {of: \"{{ event.workflow }}\"}}\ninputs: {of: {type: string}}\n"+say("{{ inputs.of }} has failed")), "--activate")
 		command(t, 0, "workflows", "run", "first", "--input", "n=7")
 		command(t, 0, "schedules", "create", "many", "--workflow", "first", "--cron", "@yearly", "--input", "n=many")
-		command(t, 0, "schedules", "trigger", "many") // its run fails at its inputs, which a start would refuse
+		command(t, 0, "schedules", "trigger", "many") // its run fails at its inputs; a start is refused
 		then := told(t, trigger(t, "then"), 1)
 		require.Len(t, then.Deliveries, 1, "a run that failed did not complete")
 		require.Contains(t, result(t, then.Deliveries[0].RunID), "it was 7")

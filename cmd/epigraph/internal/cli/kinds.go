@@ -59,8 +59,8 @@ func kindOf(text string) fileKind {
 	return ""
 }
 
-// wrongKind refuses a text of another kind than a command wants, and names the command that takes it. It is nil
-// for one whose kind is wanted or not known.
+// wrongKind refuses a text of another kind than a command wants, and names the command that takes it. It is
+// nil for one whose kind is wanted or not known.
 func wrongKind(name, text string, want fileKind) error {
 	is := kindOf(text)
 	if is == "" || is == want {

@@ -111,7 +111,8 @@ func (r *Registry) Acknowledge(ctx context.Context, done []engine.Order, refused
 // maxTold is how many violations a text names.
 const maxTold = 5
 
-// explained is an error in one text, for people: with the fields that are wrong, unless the message names them.
+// explained is an error in one text, for people: with the fields that are wrong, unless the message names
+// them.
 func explained(e *errs.Error) string {
 	text := e.Message
 	for i, v := range e.Violations {

@@ -23,8 +23,10 @@ const (
 	ReasonRate = "TRIGGER_RATE"
 	// ReasonCondition is the reason of an event for which the condition of a trigger cannot be told.
 	ReasonCondition = "TRIGGER_CONDITION_FAILED"
-	// ReasonCursorGone and ReasonCursorAhead are the reasons with which the registry refuses a cursor.
-	ReasonCursorGone, ReasonCursorAhead = "FEED_CURSOR_GONE", "FEED_CURSOR_AHEAD"
+	// ReasonCursorGone is the reason with which the registry refuses a cursor behind which events were removed.
+	ReasonCursorGone = "FEED_CURSOR_GONE"
+	// ReasonCursorAhead is the reason with which the registry refuses a cursor that the feed has not reached.
+	ReasonCursorAhead = "FEED_CURSOR_AHEAD"
 	// ReasonNoFeed is the reason when an event trigger is turned on where there is no feed.
 	ReasonNoFeed = "NO_FEED"
 

@@ -37,10 +37,18 @@ const (
 
 // Bounds of one entry, in bytes and numbers.
 const (
-	// MaxKey bounds keys, MaxSubject the names of users, epics and workflows.
-	MaxKey, MaxSubject = 256, 1024
-	MaxText, MaxValue  = 8 << 10, 16 << 10
-	MaxTags, MaxTag    = 20, 128
+	// MaxKey bounds a key.
+	MaxKey = 256
+	// MaxSubject bounds the name of a user, an epic or a workflow.
+	MaxSubject = 1024
+	// MaxText bounds a text.
+	MaxText = 8 << 10
+	// MaxValue bounds a JSON value.
+	MaxValue = 16 << 10
+	// MaxTags is how many tags there may be.
+	MaxTags = 20
+	// MaxTag bounds one tag.
+	MaxTag = 128
 	// MaxScopes is how many scopes one search may read.
 	MaxScopes = 8
 )

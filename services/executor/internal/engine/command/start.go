@@ -24,8 +24,8 @@ const IDPrefix = "run"
 type StartRequest struct {
 	Namespace string
 	Graph     *workgraph.Graph
-	// CheckInputs has inputs refused at once that the workflow of the graph does not declare. Else the run fails
-	// at its first node.
+	// CheckInputs has inputs refused at once that the workflow of the graph does not declare. Else the run
+	// fails at its first node.
 	CheckInputs bool
 	// Source says who made Graph.
 	Source program.Source

@@ -18,9 +18,9 @@ const ReasonInputInvalid = "INPUT_INVALID"
 // maxDeclared is how many declared inputs a hint names.
 const maxDeclared = 20
 
-// CheckInputs compares the inputs of a run with those that the workflow of its graph declares, which its first
-// node would do. The error has a violation for each place that is wrong. A graph that no workflow was compiled
-// to declares none.
+// CheckInputs compares the inputs of a run with those that the workflow of its graph declares, which its
+// first node would do. The error has a violation for each place that is wrong. A graph that no workflow was
+// compiled to declares none.
 func (s *Set) CheckInputs(ctx context.Context, namespace string, p *Program, g *workgraph.Graph, in *workgraph.Input) error {
 	if len(g.Nodes) == 0 || g.Nodes[0].Actor != "cel" || string(g.Nodes[0].Named["expr"]) != `"input.named"` {
 		return nil
