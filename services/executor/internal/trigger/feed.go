@@ -23,7 +23,7 @@ const (
 	ReasonRate = "TRIGGER_RATE"
 	// ReasonCondition is the reason of an event for which the condition of a trigger cannot be told.
 	ReasonCondition = "TRIGGER_CONDITION_FAILED"
-	// ReasonCursorGone is the reason with which the registry refuses a cursor behind which events were removed.
+	// ReasonCursorGone is the reason with which the registry refuses a cursor behind which events are gone.
 	ReasonCursorGone = "FEED_CURSOR_GONE"
 	// ReasonCursorAhead is the reason with which the registry refuses a cursor that the feed has not reached.
 	ReasonCursorAhead = "FEED_CURSOR_AHEAD"
