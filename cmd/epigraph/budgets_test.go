@@ -173,7 +173,7 @@ func TestBudgetsAbove(t *testing.T) {
 
 		s.command("epics", "run", v.GetEpicId())
 		testkit.Eventually(t, func() bool {
-			return strings.Contains(s.command("epics", "show", v.GetEpicId()), "paused: BUDGET_EXHAUSTED: the next call may use more than the $0.000001 that is left of the budget")
+			return strings.Contains(s.command("epics", "show", v.GetEpicId()), "paused: BUDGET_EXHAUSTED: the next call may use more than what is left of the budget, $0.000001")
 		})
 	})
 	t.Run("REST/SetsAndShowsCaps", func(t *testing.T) {

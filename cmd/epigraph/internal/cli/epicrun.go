@@ -306,7 +306,7 @@ func roomLeft(x *registryv1.Epic) string {
 	if len(left) == 0 {
 		return ""
 	}
-	return ": the next call may use more than the " + strings.Join(left, " and ") + " that is left of the budget"
+	return ": the next call may use more than what is left of the budget, " + strings.Join(left, " and ")
 }
 
 // budgetExhausted is the reason of an epic that its budget has paused.

@@ -425,7 +425,7 @@ func taskText(e *env, x *registryv1.Task) string {
 
 type tasksCreateCmd struct {
 	Epic        string   `arg:"" help:"The epic that it belongs to."`
-	Title       string   `arg:"" help:"Short name of the epic."`
+	Title       string   `arg:"" help:"Short name of the task."`
 	Description string   `help:"The work to do."`
 	DependsOn   []string `help:"Tasks of the same epic that it depends on." placeholder:"ID"`
 	Tags        []string `help:"Tags to filter by." name:"tag" placeholder:"TAG"`

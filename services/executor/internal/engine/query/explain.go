@@ -457,7 +457,7 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 		}
 	} else if reason == epicPaused {
 		h.Message = "the run is paused with the epic of its task: " + reason
-		h.Hint = phrase.Command("epics resume EPIC") + " resumes both, or a higher budget of the epic if that is spent; " + h.Hint + " alone"
+		h.Hint = phrase.Command("epics resume EPIC") + " resumes both (" + phrase.Command("tasks show "+row.TaskID) + " names the epic), or a higher budget of the epic if that is spent; " + h.Hint + " alone"
 	} else if reason != "" {
 		h.Message += ": " + reason
 	}
