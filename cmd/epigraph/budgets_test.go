@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -248,6 +250,55 @@ func TestBudgetOfChildren(t *testing.T) {
 	s.command("runs", "resume", r.ID, "--budget-tokens", "100000")
 	s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
 	require.EqualValues(t, 12, s.calls.Load())
+}
+
+// TestBudgetOfChildrenGivenLate gives a run a budget whose children have used much of it already.
+func TestBudgetOfChildrenGivenLate(t *testing.T) {
+	s := &spender{T: t}
+	const used, before, limit = 53, 6, 6*53 + 150 // used is the tokens of a call
+	goOn := make(chan struct{})
+	s.d = serveWith(t, fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+		if s.calls.Add(1) > before {
+			<-goOn
+		}
+		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 50}}, true
+	}}, func(*stack.Config) {})
+	var err error
+	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.c.Close()) }()
+	var nodes, edges []string
+	for i := range 6 {
+		nodes = append(nodes, fmt.Sprintf(`{"id": "n%d", "actor": "llm", "named": {"request": "hello", "max_output_tokens": 50, "upstream": false}}`, i))
+		if i > 0 {
+			edges = append(edges, fmt.Sprintf(`{"from": "n%d", "to": "n%d"}`, i-1, i))
+		}
+	}
+	child := `{"graph": {"nodes": [` + strings.Join(nodes, ", ") + `], "edges": [` + strings.Join(edges, ", ") + `]}}`
+	b := workgraph.NewBuilder("parent")
+	b.Node("kids", "spawn", workgraph.Named("runs", json.RawMessage(`[`+child+`, `+child+`]`)))
+	r, err := s.c.StartRun(t.Context(), b.Graph())
+	require.NoError(t, err)
+	booked := func() int64 {
+		run, err := s.c.Executor.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: r.ID})
+		require.NoError(t, err)
+		return run.GetUsage().GetBookedInputTokens() + run.GetUsage().GetBookedOutputTokens()
+	}
+	testkit.Eventually(t, func() bool { return booked() == used*before })
+	s.command("runs", "resume", r.ID, "--budget-tokens", strconv.Itoa(limit))
+	both := func(is func(*executorv1.Run) bool) func() bool {
+		return func() bool {
+			m, err := s.c.Executor.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: r.ID})
+			require.NoError(t, err)
+			return len(m.GetRuns()) == 2 && !slices.ContainsFunc(m.GetRuns(), func(k *executorv1.Run) bool { return !is(k) })
+		}
+	}
+	testkit.Eventually(t, both(func(k *executorv1.Run) bool { return k.GetBudget() != nil }), "the children have heard of it")
+	close(goOn)
+	testkit.Eventually(t, both(func(k *executorv1.Run) bool { // one may have come to its end
+		return k.GetState() == executorv1.RunState_RUN_STATE_PAUSED || k.GetState() == executorv1.RunState_RUN_STATE_COMPLETED
+	}))
+	require.LessOrEqual(t, used*s.calls.Load(), int64(limit+2*used), "the calls under way when it came are beyond it")
 }
 
 // TestSoftCap has calls ask a cheaper model while the epic of their run is over its soft cap.

@@ -8,7 +8,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
-	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/purse"
 )
 
@@ -71,15 +70,16 @@ func (t *session) readBudgets(ctx context.Context, namespace, id string) (out []
 		if given.Budget.IsZero() {
 			return out, nil // those above it have none, or it would have a part of theirs
 		}
-		b := purse.RunBudget{RunID: id, Tokens: given.Budget.Tokens, NanoUSD: given.Budget.NanoUSD, SpentTokens: row.Usage.InputTokens + row.Usage.OutputTokens}
-		if b.NanoUSD != nil {
-			a, err := t.e.journal.Accounting(ctx, namespace, id, outbox.KindUsage)
-			if err != nil {
-				return nil, err
-			}
-			b.SpentNanoUSD = a.CostNanoUSD
+		booked, err := t.e.journal.Accounting(ctx, namespace, id, "")
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, b)
+		// The row counts children that have ended, and what was booked counts those under way, too. Neither
+		// has all: the usage of an ended child may still be on its way to the registry.
+		out = append(out, purse.RunBudget{
+			RunID: id, Tokens: given.Budget.Tokens, NanoUSD: given.Budget.NanoUSD, SpentNanoUSD: booked.CostNanoUSD,
+			SpentTokens: max(row.Usage.InputTokens+row.Usage.OutputTokens, booked.InputTokens+booked.OutputTokens),
+		})
 		id = row.ParentID
 	}
 	return out, nil

@@ -169,7 +169,8 @@ type Outbox interface {
 	// RetryOutbox lets failed items be claimed again after a pause.
 	RetryOutbox(ctx context.Context, retries []OutboxRetry) error
 	// Accounting returns the costs of a run, and how many items of this kind of it, and of all below it,
-	// are not acknowledged yet; both as they were at one instant.
+	// are not acknowledged yet; both as they were at one instant. With an empty kind it counts no items,
+	// and costs the same however many runs are below.
 	Accounting(ctx context.Context, namespace, runID, kind string) (Accounting, error)
 	// OutboxBacklog counts the items that are not acknowledged yet.
 	OutboxBacklog(ctx context.Context) (int64, error)

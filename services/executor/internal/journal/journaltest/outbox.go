@@ -157,6 +157,9 @@ func outboxCases(t *testing.T, d Driver) {
 			b, err := w.j.Accounting(t.Context(), ns, id, "b")
 			require.NoError(t, err)
 			require.Equal(t, []int64{want[1], 2 * want[0], want[0]}, []int64{b.Calls, b.InputTokens, b.OutputTokens})
+			alone, err := w.j.Accounting(t.Context(), ns, id, "")
+			require.NoError(t, err)
+			require.Equal(t, b, alone)
 		}
 	})
 	t.Run("AccountingIsOfOneInstant", func(t *testing.T) {

@@ -142,10 +142,14 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 // Accounting implements journal.Outbox.
 func (s *Store) Accounting(ctx context.Context, namespace, runID, kind string) (b journal.Accounting, err error) {
 	sum := func(column string) string { return `CAST(coalesce(sum(` + column + `), 0) AS bigint)` }
-	err = dbkit.FirstRow(s.db.Read.Query(ctx, `WITH RECURSIVE `+s.below(`SELECT `+s.d.Text(`$2`), `run_id`)+`
-		SELECT (SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = $1 AND o.kind = $3),
-			`+sum(`k.cost_nano_usd`)+`, `+sum(`k.unpriced_calls`)+`, `+sum(`k.calls`)+`, `+sum(`k.input_tokens`)+`, `+sum(`k.output_tokens`)+` FROM run_costs k WHERE k.run_id = $2 AND k.namespace = $1`,
-		namespace, runID, kind)).Scan(&b.Waiting, &b.CostNanoUSD, &b.UnpricedCalls, &b.Calls, &b.InputTokens, &b.OutputTokens)
+	costs := sum(`k.cost_nano_usd`) + `, ` + sum(`k.unpriced_calls`) + `, ` + sum(`k.calls`) + `, ` + sum(`k.input_tokens`) + `, ` + sum(`k.output_tokens`) +
+		` FROM run_costs k WHERE k.run_id = $2 AND k.namespace = $1`
+	query, args := `SELECT 0, `+costs, []any{namespace, runID}
+	if kind != "" {
+		query, args = `WITH RECURSIVE `+s.below(`SELECT `+s.d.Text(`$2`), `run_id`)+`
+			SELECT (SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = $1 AND o.kind = $3), `+costs, append(args, kind)
+	}
+	err = dbkit.FirstRow(s.db.Read.Query(ctx, query, args...)).Scan(&b.Waiting, &b.CostNanoUSD, &b.UnpricedCalls, &b.Calls, &b.InputTokens, &b.OutputTokens)
 	return b, err
 }
 
