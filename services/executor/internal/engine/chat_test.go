@@ -191,7 +191,7 @@ func TestReplies(t *testing.T) {
 			all := l.said(t, id)
 			require.Len(t, all, 3, "%v", all)
 			require.Equal(t, ": I look.", all[1])
-			require.Len(t, book.of(id), 2)
+			testkit.Eventually(t, func() bool { return len(book.of(id)) == 2 })
 		})
 		t.Run("ATurnWaitsForWhatTheOneBeforeSaid", func(t *testing.T) {
 			id := ids.New(thread.IDPrefix)

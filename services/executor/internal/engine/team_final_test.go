@@ -35,6 +35,7 @@ func TestFinalResponse(t *testing.T) {
 	stop := func(t *testing.T, l *live, id string, g *gate) teamEnd {
 		t.Helper()
 		require.NoError(t, l.Stop(t.Context(), command.StopRequest{Namespace: ns, RunID: id, Reason: "enough"}))
+		testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.StopRequested)) == 1 })
 		close(g.open)
 		over := l.over(t, id)
 		require.Equal(t, "EXTERNAL", over.Stop.Reason)

@@ -145,7 +145,7 @@ func (a *Account) CheckCeiling(hard Caps) error {
 		if by == "" {
 			by = "somebody who may set caps"
 		}
-		return errs.New(errs.PermissionDenied, ReasonAboveCap, "%s of %s %s can be at most %d %s: %s has set this cap", c.field, a.Level, a.Name, *c.top, c.unit, by).
+		return errs.New(errs.FailedPrecondition, ReasonAboveCap, "%s of %s %s can be at most %d %s: %s has set this cap", c.field, a.Level, a.Name, *c.top, c.unit, by).
 			Violate(c.field, ReasonAboveCap, "must be at most "+strconv.FormatInt(*c.top, 10)).
 			Hint("`epigraph budgets set --" + a.Level.String() + " " + a.Name + " " + c.flag + "` raises it, with a key that has the scope admin")
 	}

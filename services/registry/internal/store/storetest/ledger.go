@@ -484,7 +484,7 @@ func ceilingCases() map[string]func(*testing.T, *fixture) {
 			out["Ledger/ACapThatWasSetIsNot"+name+"WithTheEpicBy"+by] = func(t *testing.T, f *fixture) {
 				e := capped(t, f)
 				err := update(f, access.With(f.ctx, who), e.ID, in)
-				requireError(t, err, errs.PermissionDenied, ledger.ReasonAboveCap)
+				requireError(t, err, errs.FailedPrecondition, ledger.ReasonAboveCap)
 				require.ErrorContains(t, err, "budget_tokens of epic "+e.ID+" can be at most 100 tokens: key:root has set this cap")
 				require.Equal(t, ptr(int64(100)), f.account(t, ledger.Epic, e.ID).Hard.Tokens)
 				got, err := f.Epic(f.ctx, ns, e.ID)
