@@ -30,7 +30,7 @@ func workflowActors(t *testing.T, s store, model func(asked string) string) acto
 		asked, err := json.Marshal(c.Named)
 		return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(model(string(asked)))}}, err
 	})}
-	for _, sp := range append(flowactors.Specs(), cel.Spec(), spawn.Spec()) {
+	for _, sp := range append(flowactors.Specs(), cel.Spec(), spawn.Spec(nil)) {
 		own[sp.Name] = pureActor{sp.Actor}
 	}
 	return teams(t, s, own)

@@ -159,7 +159,7 @@ func TestReuseOfChildren(t *testing.T) {
 	hour := workgraph.Cache{TTL: workgraph.Duration(time.Hour)}
 	eachStore(t, func(t *testing.T, s store) {
 		var calls atomic.Int64
-		own := actors{"spawn": pureActor{spawn.Spec().Actor}, "says": pureActor{workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		own := actors{"spawn": pureActor{spawn.Spec(nil).Actor}, "says": pureActor{workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			raw, err := json.Marshal(c.UserID + string(c.Named["q"]))
 			cost := int64(70)
 			calls.Add(1)
@@ -285,7 +285,7 @@ func TestReuseKilledAtTheCommit(t *testing.T) {
 			t.Parallel()
 			eachStore(t, func(t *testing.T, s store) {
 				var calls atomic.Int64
-				own := actors{"spawn": pureActor{spawn.Spec().Actor}, "says": pureActor{workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+				own := actors{"spawn": pureActor{spawn.Spec(nil).Actor}, "says": pureActor{workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
 					calls.Add(1)
 					return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"said"`)}, Usage: []workgraph.Usage{{Model: "m", InputTokens: 10}}}, nil
 				})}}

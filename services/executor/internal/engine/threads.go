@@ -98,7 +98,7 @@ func (r *run) tellLearned(w *journal.Append) error {
 	if len(l.Facts) == 0 {
 		return nil
 	}
-	l.Workflow, _, _ = strings.Cut(r.lineage.Workflow, "@")
+	l.Workflow, _, _ = strings.Cut(r.lineage.Cataloged(), "@") // the scope that the actors of the memory have
 	l.Trace = tracing.OfSpan(r.trace)
 	o, err := l.Out()
 	if err == nil {

@@ -75,7 +75,7 @@ func talking(t *testing.T) (*live, *chatty) {
 func talkingOn(t *testing.T, s store) (*live, *chatty) {
 	t.Helper()
 	m := &chatty{}
-	own := actors{"llm": m, "spawn": pureActor{spawn.Spec().Actor}, "cel": pureActor{cel.Spec().Actor}, "ask": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"Well?"`)}})}
+	own := actors{"llm": m, "spawn": pureActor{spawn.Spec(nil).Actor}, "cel": pureActor{cel.Spec().Actor}, "ask": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"Well?"`)}})}
 	for name, a := range stepflow.Actors() {
 		own[name] = pureActor{a}
 	}

@@ -114,7 +114,7 @@ type Fact struct {
 // Learned tells the memory what agents of a run have learned in one decision.
 type Learned struct {
 	RunID string `json:"run_id"`
-	// Workflow is the slug of the workflow of the run, if it has one.
+	// Workflow is the slug of the workflow of the run, or of the nearest one above, if there is one.
 	Workflow string `json:"workflow,omitempty"`
 	Facts    []Fact `json:"facts"`
 	Trace    Trace  `json:"trace,omitzero"`

@@ -147,7 +147,7 @@ func (e *env) Below(_ context.Context, prefix string) ([]string, error) {
 func newEnv(t *testing.T, own workgraph.Actors) *env {
 	t.Helper()
 	e := &env{threads: newThreads(t), all: workgraph.Actors{}}
-	specs, err := actor.NewRegistry(append(agent.Specs(e.threads, nil), cel.Spec(), fail.Spec(), spawn.Spec(), spawn.Expand(), wait.Human())...)
+	specs, err := actor.NewRegistry(append(agent.Specs(e.threads, nil), cel.Spec(), fail.Spec(), spawn.Spec(nil), spawn.Expand(), wait.Human())...)
 	require.NoError(t, err)
 	for _, s := range specs.Specs() {
 		info, _ := specs.ActorInfo(s.Name)

@@ -108,7 +108,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
 	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads), chat.ReplySpec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
-		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand(), spawn.Chosen(d.Workflows))
+		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(d.Epics), spawn.Expand(), spawn.Chosen(d.Workflows, d.Epics))
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
 		return nil, err

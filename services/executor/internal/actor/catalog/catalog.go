@@ -168,6 +168,9 @@ func create(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.Out
 	case len(d.Text) > maxText:
 		return Refuse("the definition has %d bytes, the limit is %d", len(d.Text), maxText)
 	}
+	if at, shares := workflow.Shares([]byte(d.Text)); shares { // a model would widen what it may write
+		return Refuse("line %d: memory_share, or memory_write with the scope workflow or namespace, writes for others than the user, and a workflow made by this tool may not: use memory_write without scope or with scope epic", at.Line)
+	}
 	d.Fork = workflow.IsFork([]byte(d.Text))
 	d.RequestID = RequestID(call)
 	w, err := c.CreateWorkflow(ctx, actor.NamespaceOf(ctx), d)

@@ -66,6 +66,15 @@ func TestCreate(t *testing.T) {
 		require.Equal(t, []string{strings.TrimSpace(text), `{"name":"Tea"}`}, []string{k.drafts[0].Text, k.drafts[1].Text})
 		require.Equal(t, []bool{false, false, true, false}, []bool{k.drafts[0].Fork, k.drafts[1].Fork, k.drafts[2].Fork, k.drafts[3].Fork})
 	})
+	t.Run("Text/ThatSharesMemoryIsRefused", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		create, _ := specs(k)
+		got := actortest.Value(t, create, named(t, "dsl", text+"  - {id: b, type: agent, prompt: x, tools: [{type: memory_write, scope: namespace}]}\n"))
+		require.Contains(t, got, `"success":false`)
+		require.Contains(t, got, "line 4: memory_share")
+		require.Empty(t, k.drafts)
+	})
 	t.Run("Key/IsThatOfTheEffect", func(t *testing.T) {
 		t.Parallel()
 		k := &kept{}

@@ -3,6 +3,7 @@ package epics
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -46,6 +47,9 @@ func statusOfEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgr
 	namespace := actor.NamespaceOf(ctx)
 	e, err := r.Epic(ctx, namespace, id)
 	if err != nil {
+		return told(ctx, err)
+	}
+	if err := e.refused(call.UserID); err != nil {
 		return told(ctx, err)
 	}
 	tasks, _, err := pages(ctx, r, Filter{EpicID: id, Limit: maxFound})
@@ -110,6 +114,9 @@ func updateEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
 	}
+	if err := CheckEpic(ctx, r, actor.NamespaceOf(ctx), call.UserID, e.ID); err != nil {
+		return told(ctx, err)
+	}
 	out, err := change(fields, moves, catalog.RequestID(call), func(request string) (Epic, error) {
 		return r.ChangeEpic(ctx, actor.NamespaceOf(ctx), e, fields, request)
 	}, func(request string) (Epic, error) { return r.MoveEpic(ctx, actor.NamespaceOf(ctx), e, request) })
@@ -164,10 +171,16 @@ func searchEpics(ctx context.Context, r Registry, call *workgraph.Call) (workgra
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
 	}
+	most := s.Limit
+	if call.UserID != "" {
+		s.Limit = maxFound // those of other users are left out
+	}
 	found, err := r.SearchEpics(ctx, actor.NamespaceOf(ctx), s)
 	if err != nil {
 		return told(ctx, err)
 	}
+	found = slices.DeleteFunc(found, func(e Epic) bool { return e.closedTo(call.UserID) })
+	found = found[:min(len(found), most)]
 	results := make([]map[string]any, len(found))
 	var cost int64
 	for i := range found {

@@ -258,3 +258,46 @@ func TestAnswers(t *testing.T) {
 		require.NotContains(t, got, "total")
 	})
 }
+
+func TestEpicOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	ada := func(s *workgraph.Start) { s.UserID = "ada" }
+	calls := map[string]string{
+		"epic_status": `{"epic_id": "ep_1"}`, "epic_update": `{"epic_id": "ep_1", "status": "active"}`, "task_create": `{"epic_id": "ep_1", "title": "x"}`,
+		"task_list": `{"epic_id": "ep_1"}`, "task_update": `{"task_id": "tk_1", "workflow_slug": "spy"}`, "task_cancel": `{"task_id": "tk_1"}`,
+	}
+	of := func(user string) *kept {
+		return &kept{epic: epics.Epic{ID: "ep_1", Title: "Secret", User: user}, task: epics.Task{ID: "tk_1", EpicID: "ep_1"}}
+	}
+	for name, args := range calls {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			k := of("bob")
+			require.JSONEq(t, `{"success": false, "error": "epic ep_1 is not one of the user of this run", "reason": "EPIC_OF_ANOTHER_USER",
+				"hint": "epic_search finds the epics of the user, and epic_create makes one"}`, actortest.Value(t, spec(t, k, name), args, ada))
+			require.Empty(t, k.requests)
+		})
+		t.Run("Taken/"+name, func(t *testing.T) {
+			t.Parallel()
+			for _, user := range []string{"ada", ""} {
+				require.Contains(t, actortest.Value(t, spec(t, of(user), name), args, ada), `"success":true`, "%q", user)
+			}
+			require.Contains(t, actortest.Value(t, spec(t, of("bob"), name), args), `"success":true`, "a run without a user")
+		})
+	}
+	t.Run("SearchLeavesItOut", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{found: []epics.Epic{{ID: "ep_bob", User: "bob"}, {ID: "ep_ada", User: "ada"}, {ID: "ep_all"}, {ID: "ep_more"}}}
+		got := actortest.Value(t, spec(t, k, "epic_search"), `{"limit": 2}`, ada)
+		require.NotContains(t, got, "ep_bob")
+		require.NotContains(t, got, "ep_more")
+		require.Contains(t, got, "ep_ada")
+		require.Contains(t, got, "ep_all")
+	})
+	t.Run("ListLeavesItsTasksOut", func(t *testing.T) {
+		t.Parallel()
+		k := of("bob")
+		k.tasks = [][]epics.Task{{{ID: "tk_1", EpicID: "ep_1"}}}
+		require.JSONEq(t, `{"success": true, "tasks": [], "total": 0}`, actortest.Value(t, spec(t, k, "task_list"), `{}`, ada))
+	})
+}

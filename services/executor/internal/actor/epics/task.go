@@ -42,6 +42,9 @@ func createTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
 	}
+	if err := CheckEpic(ctx, r, actor.NamespaceOf(ctx), call.UserID, t.EpicID); err != nil {
+		return told(ctx, err)
+	}
 	t, err := r.CreateTask(ctx, actor.NamespaceOf(ctx), t, catalog.RequestID(call))
 	if err != nil {
 		return told(ctx, err)
@@ -93,9 +96,19 @@ func listTasks(ctx context.Context, r Registry, call *workgraph.Call) (workgraph
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
 	}
+	if q.EpicID != "" {
+		if err := CheckEpic(ctx, r, actor.NamespaceOf(ctx), call.UserID, q.EpicID); err != nil {
+			return told(ctx, err)
+		}
+	}
 	tasks, next, err := pages(ctx, r, q)
 	if err != nil {
 		return told(ctx, err)
+	}
+	if q.EpicID == "" {
+		if tasks, err = open(ctx, r, actor.NamespaceOf(ctx), call.UserID, tasks); err != nil {
+			return told(ctx, err)
+		}
 	}
 	list := make([]map[string]any, len(tasks))
 	for i := range tasks {
@@ -140,6 +153,9 @@ func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
 	}
+	if err := CheckTask(ctx, r, actor.NamespaceOf(ctx), call.UserID, t.ID); err != nil {
+		return told(ctx, err)
+	}
 	out, err := change(fields, moves, catalog.RequestID(call), func(request string) (Task, error) {
 		return r.ChangeTask(ctx, actor.NamespaceOf(ctx), t, fields, request)
 	}, func(request string) (Task, error) { return r.MoveTask(ctx, actor.NamespaceOf(ctx), t, request) })
@@ -167,6 +183,9 @@ func cancelTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	namespace := actor.NamespaceOf(ctx)
 	before, err := r.Task(ctx, namespace, t.ID)
 	if err != nil {
+		return told(ctx, err)
+	}
+	if err := CheckEpic(ctx, r, namespace, call.UserID, before.EpicID); err != nil {
 		return told(ctx, err)
 	}
 	out, err := r.MoveTask(ctx, namespace, t, catalog.RequestID(call))

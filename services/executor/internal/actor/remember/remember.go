@@ -323,21 +323,24 @@ func write(ctx context.Context, m Memory, call *workgraph.Call, shares bool) (wo
 
 // target is the scope that an entry is kept in. What a run keeps for its user, or its epic, is not
 // told to others. That something is shared is said by whoever gives an agent the actor that shares,
-// not by a model; a run without a user has nobody to keep it for.
+// not by a model. A run without a user has nobody to keep it for: what it keeps is for its workflow, or
+// outside of the catalog for the namespace, and a model cannot widen that either.
 func (f *faults) target(ctx context.Context, call *workgraph.Call, said string, shares bool) string {
-	level := f.word("scope", said, Scopes())
+	level, usual := f.word("scope", said, Scopes()), "namespace"
+	switch {
+	case call.UserID != "" && !shares:
+		usual = "user"
+	case actor.WorkflowOf(ctx) != "":
+		usual = "workflow"
+	}
 	shared := level == "namespace" || level == "workflow"
 	switch {
-	case level == "" && call.UserID != "" && !shares:
-		return "user"
-	case level == "" && actor.WorkflowOf(ctx) != "":
-		return "workflow"
 	case level == "":
-		return "namespace"
+		return usual
 	case shares && !shared:
 		f.add("this tool keeps for the workflow or the namespace; %s keeps for the %s", WriteName, level)
-	case !shares && shared && call.UserID != "":
-		f.add("this tool keeps for the user or the epic, not for the %s: others would read it", level)
+	case !shares && shared && level != usual:
+		f.add("this tool keeps for the %s when scope is absent, or for the epic, not for the %s: others would read it", usual, level)
 	}
 	return level
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -51,8 +52,8 @@ const chosenSchema = `{
 }`
 
 // Chosen describes the actor that runs workflows which the caller chooses from a list of those allowed, and
-// waits for them. Without workflows, which is nil, its calls fail.
-func Chosen(workflows Workflows) actor.Spec {
+// waits for them. Without workflows, which is nil, its calls fail. tasks says whose a task is.
+func Chosen(workflows Workflows, tasks epics.Owners) actor.Spec {
 	unavailable := ""
 	if workflows == nil {
 		unavailable = "no registry is configured: upstream.registry"
@@ -62,7 +63,7 @@ func Chosen(workflows Workflows) actor.Spec {
 		Uncached:    func(*workgraph.Node) string { return "each call makes runs" },
 		Description: "Runs a workflow, or several at once as tasks, and waits. One run answers its result; several answer a list in the order asked, in which a run that failed has an error.",
 		Actor: workgraph.ActorFunc(func(ctx context.Context, call *workgraph.Call) (workgraph.Outcome, error) {
-			return chosen(ctx, workflows, call)
+			return chosen(ctx, workflows, tasks, call)
 		}),
 	}
 }
@@ -79,7 +80,7 @@ func (a *asked) empty() bool {
 	return a.Slug == "" && a.Data == nil && a.Text == nil && a.TaskID == ""
 }
 
-func chosen(ctx context.Context, workflows Workflows, call *workgraph.Call) (workgraph.Outcome, error) {
+func chosen(ctx context.Context, workflows Workflows, tasks epics.Owners, call *workgraph.Call) (workgraph.Outcome, error) {
 	if workflows == nil {
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_CATALOG", "this executor reaches no registry, so it knows no workflows by name")
 	}
@@ -132,10 +133,21 @@ func chosen(ctx context.Context, workflows Workflows, call *workgraph.Call) (wor
 			}
 			return catalog.Refuse("%s", why)
 		}
+		if err := mine(ctx, tasks, call, child.TaskID); err != nil {
+			return catalog.Answer(ctx, err, "")
+		}
 		seen[child.TaskID] = true
 		children.Runs = append(children.Runs, child)
 	}
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: children}}, nil
+}
+
+// mine refuses a task of another user: a run that works on it reads and writes the memory of its epic.
+func mine(ctx context.Context, tasks epics.Owners, call *workgraph.Call, id string) error {
+	if id == "" || tasks == nil {
+		return nil
+	}
+	return epics.CheckTask(ctx, tasks, actor.NamespaceOf(ctx), call.UserID, id)
 }
 
 func orNull(raw json.RawMessage) json.RawMessage {

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -45,9 +46,57 @@ func (l library) Workflow(_ context.Context, _, ref, _ string) (string, *workgra
 	return ref, &workgraph.Graph{Nodes: []workgraph.Node{n}}, nil
 }
 
+// owners has tasks with the names of their users behind tk_.
+type owners struct{}
+
+func (owners) Task(_ context.Context, _, id string) (epics.Task, error) {
+	return epics.Task{ID: id, EpicID: "ep_" + strings.TrimPrefix(id, "tk_")}, nil
+}
+
+func (owners) Epic(_ context.Context, _, id string) (epics.Epic, error) {
+	user := strings.TrimPrefix(id, "ep_")
+	if user == "nobody" {
+		user = ""
+	}
+	return epics.Epic{ID: id, User: user}, nil
+}
+
+func TestTaskOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	ada := func(s *workgraph.Start) { s.UserID = "ada" }
+	args := func(task string) string {
+		return `{"workflows": ["digest"], "workflow_slug": "digest", "task_id": "` + task + `"}`
+	}
+	chosen := spawn.Chosen(library{}, owners{})
+	t.Run("IsRefusedByAnAnswer", func(t *testing.T) {
+		t.Parallel()
+		got := actortest.Value(t, chosen, args("tk_bob"), ada)
+		require.Contains(t, got, `"reason":"EPIC_OF_ANOTHER_USER"`)
+		require.Contains(t, got, "epic_create makes one")
+	})
+	t.Run("OwnAndThatOfNobodyAreTaken", func(t *testing.T) {
+		t.Parallel()
+		for _, task := range []string{"tk_ada", "tk_nobody"} {
+			out, err := actortest.Call(t, chosen, args(task), ada)
+			require.NoError(t, err)
+			require.NotNil(t, out.Wait, "%s: %s", task, out.Values)
+		}
+	})
+	t.Run("RunWithoutUserTakesAny", func(t *testing.T) {
+		t.Parallel()
+		out, err := actortest.Call(t, chosen, args("tk_bob"))
+		require.NoError(t, err)
+		require.NotNil(t, out.Wait, "%s", out.Values)
+	})
+	t.Run("SpawnFails", func(t *testing.T) {
+		t.Parallel()
+		require.Contains(t, actortest.Fails(t, spawn.Spec(owners{}), `{"ref": "self", "task_id": "tk_bob"}`, ada).Message, "not one of the user of this run")
+	})
+}
+
 func TestChosen(t *testing.T) {
 	t.Parallel()
-	run := spawn.Chosen(library{})
+	run := spawn.Chosen(library{}, owners{})
 	spawned := func(t *testing.T, args string) *workgraph.Children {
 		t.Helper()
 		out, err := actortest.Call(t, run, args)
@@ -110,8 +159,8 @@ func TestChosen(t *testing.T) {
 	})
 	t.Run("Registry/AwayEndsTheAttempt", func(t *testing.T) {
 		t.Parallel()
-		away := spawn.Chosen(library{errs.New(errs.Unavailable, "DOWN", "down")})
+		away := spawn.Chosen(library{errs.New(errs.Unavailable, "DOWN", "down")}, nil)
 		require.Equal(t, "CATALOG_UNREACHABLE", actortest.Fails(t, away, `{"workflows": ["x"], "workflow_slug": "x"}`).Reason)
-		require.NotEmpty(t, spawn.Chosen(nil).Unavailable)
+		require.NotEmpty(t, spawn.Chosen(nil, nil).Unavailable)
 	})
 }

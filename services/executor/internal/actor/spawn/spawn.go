@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -51,11 +54,13 @@ const schema = `{
 }`
 
 // Spec describes the actor that runs graphs below this run and waits for them.
-func Spec() actor.Spec {
+func Spec(tasks epics.Owners) actor.Spec {
 	return actor.Spec{
 		Name: "spawn", Version: "1", Effect: workgraph.Idempotent, NamedOnly: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
 		Description: "Runs one or many graphs as runs of their own and waits for them; the result lists what became of each, in the order asked.",
-		Actor:       workgraph.ActorFunc(spawn),
+		Actor: workgraph.ActorFunc(func(ctx context.Context, call *workgraph.Call) (workgraph.Outcome, error) {
+			return spawn(ctx, tasks, call)
+		}),
 	}
 }
 
@@ -166,7 +171,7 @@ func inner(n *workgraph.Node) (out []workgraph.InnerNode) {
 	return out
 }
 
-func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func spawn(ctx context.Context, tasks epics.Owners, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a arguments
 	if err := actor.Decode(c.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
@@ -191,6 +196,12 @@ func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		run, err := a.Runs[i].run()
 		if err != nil {
 			return workgraph.Outcome{}, err
+		}
+		switch err := mine(ctx, tasks, c, run.TaskID); {
+		case errs.Is(err, errs.NotFound):
+			return workgraph.Outcome{}, actor.BadArguments("task_id: %v", errs.From(err).Message)
+		case err != nil:
+			return catalog.Answer(ctx, err, "")
 		}
 		children.Runs = append(children.Runs, run)
 	}

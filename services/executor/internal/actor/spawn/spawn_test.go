@@ -18,7 +18,7 @@ func TestSpawn(t *testing.T) {
 	t.Parallel()
 	t.Run("Runs/Many", func(t *testing.T) {
 		t.Parallel()
-		out, err := actortest.Call(t, spawn.Spec(), `{"runs": [
+		out, err := actortest.Call(t, spawn.Spec(nil), `{"runs": [
 			{"graph": {"nodes": [{"id": "a", "actor": "cel"}]}, "input": {"args": [1], "named": {"k": 2}}, "labels": {"x": "y"}},
 			{"ref": "self", "task_id": "tk_1"}], "timeout": "1h", "fail_fast": true}`)
 		require.NoError(t, err)
@@ -34,26 +34,26 @@ func TestSpawn(t *testing.T) {
 	})
 	t.Run("Graph/AsTheRESTAPIWritesIt", func(t *testing.T) {
 		t.Parallel()
-		out, err := actortest.Call(t, spawn.Spec(), `{"graph": {"nodes": [{"id": "a", "actor": "cel", "onError": {"kind": "ON_ERROR_KIND_CONTINUE"}}]}}`)
+		out, err := actortest.Call(t, spawn.Spec(nil), `{"graph": {"nodes": [{"id": "a", "actor": "cel", "onError": {"kind": "ON_ERROR_KIND_CONTINUE"}}]}}`)
 		require.NoError(t, err)
 		require.Equal(t, workgraph.Continue, out.Wait.Children.Runs[0].Graph.Nodes[0].OnError.Action)
 	})
 	t.Run("Graph/FaultsHavePlaces", func(t *testing.T) {
 		t.Parallel()
-		require.Contains(t, actortest.Fails(t, spawn.Spec(), `{"graph": {"nodes": [{"id": "a", "aktor": "cel"}]}}`).Message, `graph.nodes[0].aktor: Node has no field "aktor"`)
+		require.Contains(t, actortest.Fails(t, spawn.Spec(nil), `{"graph": {"nodes": [{"id": "a", "aktor": "cel"}]}}`).Message, `graph.nodes[0].aktor: Node has no field "aktor"`)
 	})
 	t.Run("Runs/One", func(t *testing.T) {
 		t.Parallel()
-		out, err := actortest.Call(t, spawn.Spec(), `{"ref": "workflow/triage@3", "input": {"args": ["x"]}}`)
+		out, err := actortest.Call(t, spawn.Spec(nil), `{"ref": "workflow/triage@3", "input": {"args": ["x"]}}`)
 		require.NoError(t, err)
 		require.Equal(t, "workflow/triage@3", out.Wait.Children.Runs[0].Ref)
 	})
 	t.Run("AsResult/IsOfOneRun", func(t *testing.T) {
 		t.Parallel()
-		out, err := actortest.Call(t, spawn.Spec(), `{"ref": "self", "as_result": true}`)
+		out, err := actortest.Call(t, spawn.Spec(nil), `{"ref": "self", "as_result": true}`)
 		require.NoError(t, err)
 		require.True(t, out.Wait.Children.AsResult)
-		require.Contains(t, actortest.Fails(t, spawn.Spec(), `{"runs": [{"ref": "self"}, {"ref": "self"}], "as_result": true}`).Message, "there are 2")
+		require.Contains(t, actortest.Fails(t, spawn.Spec(nil), `{"runs": [{"ref": "self"}, {"ref": "self"}], "as_result": true}`).Message, "there are 2")
 	})
 	for name, named := range map[string]string{
 		"Arguments/Nothing":      `{}`,
@@ -65,14 +65,14 @@ func TestSpawn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, actor.ReasonArguments, actortest.Fails(t, spawn.Spec(), named).Reason)
+			require.Equal(t, actor.ReasonArguments, actortest.Fails(t, spawn.Spec(nil), named).Reason)
 		})
 	}
 }
 
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(spawn.Spec().Schema))
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(spawn.Spec(nil).Schema))
 	require.NoError(t, err)
 	c := jsonschema.NewCompiler()
 	require.NoError(t, c.AddResource("spawn.json", doc))

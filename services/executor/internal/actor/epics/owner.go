@@ -1,0 +1,78 @@
+package epics
+
+import (
+	"context"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// ReasonForeign is the reason with which an epic of another user, or a task of one, is refused.
+const ReasonForeign = "EPIC_OF_ANOTHER_USER"
+
+// Owners finds epics and tasks, for CheckEpic and CheckTask. It is safe for concurrent use.
+type Owners interface {
+	Epic(ctx context.Context, namespace, id string) (Epic, error)
+	Task(ctx context.Context, namespace, id string) (Task, error)
+}
+
+var _ Owners = Registry(nil)
+
+// closedTo reports whether the epic is not for runs of a user. A run that works on a task of an epic has the
+// user of the epic, and with it the memory of that user. A run without a user belongs to an application that
+// serves all users, and an epic without a user is for all.
+func (e *Epic) closedTo(user string) bool { return user != "" && e.User != "" && e.User != user }
+
+// CheckEpic refuses an epic that is not for runs of a user.
+func CheckEpic(ctx context.Context, r Owners, namespace, user, id string) error {
+	if user == "" {
+		return nil
+	}
+	e, err := r.Epic(ctx, namespace, id)
+	if err != nil {
+		return err
+	}
+	return e.refused(user)
+}
+
+func (e *Epic) refused(user string) error {
+	if !e.closedTo(user) {
+		return nil
+	}
+	return errs.New(errs.NotFound, ReasonForeign, "epic %s is not one of the user of this run", e.ID).
+		Hint("epic_search finds the epics of the user, and epic_create makes one")
+}
+
+// CheckTask refuses a task whose epic is not for runs of a user.
+func CheckTask(ctx context.Context, r Owners, namespace, user, id string) error {
+	if user == "" {
+		return nil
+	}
+	t, err := r.Task(ctx, namespace, id)
+	if err != nil {
+		return err
+	}
+	return CheckEpic(ctx, r, namespace, user, t.EpicID)
+}
+
+// open leaves out tasks of epics that are not for runs of a user. Each epic is asked for once.
+func open(ctx context.Context, r Owners, namespace, user string, tasks []Task) ([]Task, error) {
+	if user == "" {
+		return tasks, nil
+	}
+	closed := map[string]bool{}
+	out := make([]Task, 0, len(tasks))
+	for i := range tasks {
+		id := tasks[i].EpicID
+		if _, known := closed[id]; !known {
+			e, err := r.Epic(ctx, namespace, id)
+			if err != nil && !errs.Is(err, errs.NotFound) {
+				return nil, err
+			}
+			closed[id] = err != nil || e.closedTo(user) // an epic that is gone takes its tasks along
+		}
+		if !closed[id] {
+			out = append(out, tasks[i])
+		}
+	}
+	return out, nil
+}

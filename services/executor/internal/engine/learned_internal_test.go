@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+)
+
+func TestLearnedIsOfTheWorkflow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lineage record.Lineage
+		want    string
+	}{
+		"Own":     {record.Lineage{Workflow: "digest@3", Within: "above@1"}, "digest"},
+		"Member":  {record.Lineage{Within: "digest@3"}, "digest"},
+		"Without": {record.Lineage{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &run{t: &session{e: &Engine{claims: struct{ Claims }{}}}}
+			r.id, r.lineage = "run_1", c.lineage
+			w := &journal.Append{Threads: []thread.Append{{Facts: []fact.Fact{{ID: "fact_1", Content: "tea at four"}}}}}
+			require.NoError(t, r.tellLearned(w))
+			require.Len(t, w.Outbox, 1)
+			var got outbox.Learned
+			require.NoError(t, json.Unmarshal(w.Outbox[0].Body, &got))
+			require.Equal(t, c.want, got.Workflow)
+		})
+	}
+}
