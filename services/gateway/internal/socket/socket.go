@@ -182,16 +182,13 @@ func (s *Server) enter(key hubKey, from *int64) *hub {
 	if h == nil {
 		var src source = feedSource{s}
 		if key.run != "" {
-			src = runSource{s, key.run}
+			run := runSource{s: s, run: key.run}
+			if from != nil {
+				run.first = *from
+			}
+			src = run
 		}
 		h = newHub(s, key, src)
-		if key.run != "" {
-			begin := position{}
-			if from != nil {
-				begin = src.at(*from)
-			}
-			h.begin(begin)
-		}
 		var ctx context.Context
 		// It reads for all subscribers, each of whom may read this.
 		ctx, h.stop = context.WithCancel(grpckit.AsService(grpckit.WithNamespace(context.Background(), key.namespace)))
