@@ -368,6 +368,24 @@ func TestService(t *testing.T) {
 		require.NoError(t, err)
 		f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_CANCELED)
 	})
+	t.Run("WatchRun/TellsThatItHasBegunBeforeAnythingHappens", func(t *testing.T) {
+		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "a", Actor: "model"})})
+		require.NoError(t, err)
+		evs := f.watch(t, &executorv1.WatchRunRequest{RunId: run.GetId(), DurableOnly: true})
+		last := evs[len(evs)-1].GetSeq()
+		for name, c := range map[string]struct {
+			id    string
+			begun bool
+		}{"Silent": {run.GetId(), true}, "None": {"run_none", false}} {
+			stream, err := f.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: c.id, AfterSeq: last})
+			require.NoError(t, err, name)
+			head, err := stream.Header()
+			require.NoError(t, err, name)
+			require.Equal(t, c.begun, grpckit.Watching(head), name)
+			_, err = stream.Recv()
+			require.Equal(t, c.begun, errors.Is(err, io.EOF), "%s: %v", name, err)
+		}
+	})
 	t.Run("KeepAlive/ShowsTheCursor", func(t *testing.T) {
 		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "a", Actor: "blocks"})})
 		require.NoError(t, err)

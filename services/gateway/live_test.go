@@ -670,8 +670,28 @@ func TestLiveRun(t *testing.T) {
 		r, _ := startLive(t, options{})
 		serve(r, true)
 		c := liveAt(t, r.url, nil)
-		c.subscribe("run:run_9", "")
+		c.send(`{"type":"subscribe","channel":"run:run_9"}`)
 		m := c.next()
 		require.Equal(t, []string{"error", "RUN_NOT_FOUND"}, []string{m.Type, m.field(t, "reason")})
+	})
+	t.Run("Refused/TooManyWatches", func(t *testing.T) {
+		t.Parallel()
+		r, _ := startLive(t, options{})
+		r.executor.watch = func(q *executorv1.WatchRunRequest, s grpc.ServerStreamingServer[executorv1.RunEvent]) error {
+			if q.GetRunId() == "run_65" {
+				return errs.New(errs.ResourceExhausted, "TOO_MANY_WATCHES", "64 watches go on").Hint("end one")
+			}
+			grpckit.MarkWatching(s)
+			<-s.Context().Done()
+			return nil
+		}
+		c := liveAt(t, r.url, nil)
+		c.subscribe("run:run_64", "3") // nothing happens in it
+		for range 2 {                  // the channel is free again
+			c.send(`{"type":"subscribe","channel":"run:run_65"}`)
+			m := c.next()
+			require.Equal(t, []string{"error", "run:run_65", "TOO_MANY_WATCHES"}, []string{m.Type, m.Channel, m.field(t, "reason")})
+			require.Contains(t, string(m.Data), "unsubscribe from a run")
+		}
 	})
 }

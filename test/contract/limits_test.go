@@ -53,13 +53,15 @@ var figures = map[string][]figure{
 	"a connection without a request under way, event streams among them":                                      {{"2 minutes", "internal/host.idleTimeout"}},
 	"a request without a valid key, or to an unknown path":                                                    {{"half a second", gw + "rest.strangerDrain"}, words("401, 403, 404", status)},
 	"requests of one namespace under way at one gateway, event streams, WebSockets and gRPC calls among them": {{"2,000", "internal/grpckit.DefaultMaxCalls"}, words("429", status)},
-	"a WebSocket of [the live door](live.md#bounds)":                                                          {{"4 KiB", gw + "socket.maxMessage"}, {"20 a second", gw + "socket.perSecond"}, {"100 channels", gw + "socket.maxSubscriptions"}, {"256 KiB", gw + "socket.queueBytes"}, words("1008 or 1009", "codes of the protocol")},
+	"a WebSocket of [the live door](live.md#bounds)":                                                          {{"4 KiB", gw + "socket.maxMessage"}, {"20 a second", gw + "socket.perSecond"}, {"100 channels", gw + "socket.maxSubscriptions"}, {"256 KiB", gw + "socket.queueBytes"}, {"1,000 different runs", gw + "socket.maxRuns"}, words("1008 or 1009", "codes of the protocol")},
 	"headers":                  {{"64 KiB", "internal/host.maxHeaderBytes"}, {"5 seconds", "internal/host.headerTimeout"}, words("431", status)},
 	"`Content-Encoding`":       {words("415", status)},
 	"a body":                   {words("413", status), words("408", status)},
 	"values within each other": {{"200", gw + "jsonview.MaxDepth"}, words("400", status)},
 	"lists, maps, elements":    {words("400", status)},
 	"faults that are told":     {{"50", gw + "jsonview.maxFaults"}},
+
+	"watches of runs at one executor, channels of [the live door](live.md#bounds) among them": {words("64", "a default of the configuration")},
 
 	"watches of the feed at one replica":             {words("1,000", "a field of accounting.DefaultBounds")},
 	"events of the feed that are kept":               {words("1,000,000", "a default of the configuration"), words("1 GiB", "a default of the configuration")},

@@ -113,12 +113,17 @@ func TestWatchMemory(t *testing.T) {
 			require.NoError(t, <-done)
 			require.Len(t, w.seqs, int(last))
 		})
-		t.Run("OneTooMany/ReadsNothing", func(t *testing.T) {
+		t.Run("OneTooMany/ReadsTheRowOnly", func(t *testing.T) {
 			w, done := watch(t)
 			whole, heads := j.whole.Load(), j.heads.Load()
-			err := l.Feed().Watch(t.Context(), req, &notebook{})
+			refused := req
+			refused.Begun = func() { t.Error("a watch that is refused does not begin") }
+			err := l.Feed().Watch(t.Context(), refused, &notebook{})
 			require.Equal(t, feed.ReasonTooManyWatches, errs.ReasonOf(err), "got %v", err)
-			require.Equal(t, []int32{whole, heads}, []int32{j.whole.Load(), j.heads.Load()})
+			require.Equal(t, []int32{whole, heads + 1}, []int32{j.whole.Load(), j.heads.Load()})
+			refused.RunID = "run_none"
+			err = l.Feed().Watch(t.Context(), refused, &notebook{})
+			require.Equal(t, errs.NotFound, errs.From(err).Kind, "a run that does not exist is told at the limit, too: %v", err)
 			close(w.next)
 			require.NoError(t, <-done)
 		})

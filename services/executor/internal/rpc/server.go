@@ -500,7 +500,8 @@ func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStr
 		Descendants: req.GetIncludeDescendants(), DurableOnly: req.GetDurableOnly(),
 		// A watch has no end of its own while its run goes on, and must not hold up the stop of this
 		// replica.
-		Stop: grpckit.Draining(ctx),
+		Stop:  grpckit.Draining(ctx),
+		Begun: func() { grpckit.MarkWatching(stream) },
 	}, &watcher{s: s, stream: stream, runID: req.GetRunId()})
 	if errors.Is(err, feed.ErrWatchStopped) {
 		return errStopping

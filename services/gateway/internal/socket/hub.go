@@ -24,8 +24,8 @@ const (
 // source is where the events of a hub come from.
 type source interface {
 	// watch gives the events behind a position until ctx ends or the source breaks off. nil begins
-	// with what happens now, if the source can say where that is, and calls begin with it. The
-	// error is io.EOF after the last event.
+	// where the source begins by itself. As soon as the source has not refused the watch, it calls
+	// begin with where it begins. The error is io.EOF after the last event.
 	watch(ctx context.Context, from position, begin func(position), take func(*event)) error
 	// replay gives the events of a channel behind a position, in pieces. After each piece it calls
 	// on with the position that it has come to, and stops if that says so. The events are the
@@ -120,8 +120,16 @@ func (h *hub) follow(ctx context.Context) {
 	}
 }
 
-// final reports whether trying again would end in the same way.
+// reasonTooManyWatches is the reason of executors and registries that watch as much for a namespace
+// as they may.
+const reasonTooManyWatches = "TOO_MANY_WATCHES"
+
+// final reports whether trying again would end in the same way. Whether there is room for one more
+// watch is up to the clients, who must hear of it.
 func final(err error) bool {
+	if errs.ReasonOf(err) == reasonTooManyWatches {
+		return true
+	}
 	switch errs.From(err).Kind {
 	case errs.NotFound, errs.FailedPrecondition, errs.InvalidArgument, errs.PermissionDenied, errs.Unauthenticated:
 		return true

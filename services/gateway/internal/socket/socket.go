@@ -35,6 +35,9 @@ const (
 	Pong = 10 * time.Second
 	// maxReplays is how many subscriptions of a namespace read at once what they have missed.
 	maxReplays = 4
+	// maxRuns bounds the runs of a namespace that are followed at once. Each takes a stream and a
+	// goroutine, which no budget counts.
+	maxRuns = 1000
 )
 
 // Options say how connections behave; all are required.
@@ -64,8 +67,10 @@ type Server struct {
 	work     tasks
 	watching sync.Once
 
-	mu       sync.Mutex
-	hubs     map[hubKey]*hub
+	mu   sync.Mutex
+	hubs map[hubKey]*hub
+	// runs counts the hubs of runs by namespace.
+	runs     map[string]int
 	clients  map[*client]struct{}
 	stopping bool
 }
@@ -75,7 +80,7 @@ type hubKey struct{ namespace, run string }
 
 // New returns a server without connections.
 func New(o Options) *Server {
-	s := &Server{Options: o, replays: turns.New(maxReplays), hubs: map[hubKey]*hub{}, clients: map[*client]struct{}{}}
+	s := &Server{Options: o, replays: turns.New(maxReplays), hubs: map[hubKey]*hub{}, runs: map[string]int{}, clients: map[*client]struct{}{}}
 	s.work.caught = func(v any) {
 		o.Log.Error("panic at the live door", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 	}
@@ -174,24 +179,26 @@ func (s *Server) closeAll() {
 func (s *Server) Wait(ctx context.Context) { s.work.wait(ctx) }
 
 // enter returns the hub of a key for one more subscription. A run is followed from where its first
-// subscriber goes on.
-func (s *Server) enter(key hubKey, from *int64) *hub {
+// subscriber goes on. One run too many is refused.
+func (s *Server) enter(key hubKey, from *int64) (*hub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.hubs[key]
 	if h == nil {
 		var src source = feedSource{s}
 		if key.run != "" {
-			src = runSource{s, key.run}
+			if s.runs[key.namespace] >= maxRuns {
+				return nil, errs.New(errs.ResourceExhausted, "TOO_MANY_CHANNELS", "%d runs of the namespace are followed at this gateway, which is the limit", maxRuns).
+					Hint(fewerRuns)
+			}
+			s.runs[key.namespace]++
+			run := runSource{s: s, run: key.run}
+			if from != nil {
+				run.first = *from
+			}
+			src = run
 		}
 		h = newHub(s, key, src)
-		if key.run != "" {
-			begin := position{}
-			if from != nil {
-				begin = src.at(*from)
-			}
-			h.begin(begin)
-		}
 		var ctx context.Context
 		// It reads for all subscribers, each of whom may read this.
 		ctx, h.stop = context.WithCancel(grpckit.AsService(grpckit.WithNamespace(context.Background(), key.namespace)))
@@ -199,7 +206,7 @@ func (s *Server) enter(key hubKey, from *int64) *hub {
 		s.work.Go(func() { h.follow(ctx) })
 	}
 	h.uses++
-	return h
+	return h, nil
 }
 
 // leave ends one subscription's use of a hub.
@@ -208,9 +215,7 @@ func (s *Server) leave(h *hub) {
 	defer s.mu.Unlock()
 	if h.uses--; h.uses == 0 {
 		h.stop()
-		if s.hubs[h.key] == h {
-			delete(s.hubs, h.key)
-		}
+		s.unlist(h)
 		h.clear()
 	}
 }
@@ -219,8 +224,20 @@ func (s *Server) leave(h *hub) {
 func (s *Server) forget(h *hub) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hubs[h.key] == h {
-		delete(s.hubs, h.key)
+	s.unlist(h)
+}
+
+// unlist makes room for another hub. It is idempotent. The lock is held.
+func (s *Server) unlist(h *hub) {
+	if s.hubs[h.key] != h {
+		return
+	}
+	delete(s.hubs, h.key)
+	if h.key.run == "" {
+		return
+	}
+	if s.runs[h.key.namespace]--; s.runs[h.key.namespace] == 0 {
+		delete(s.runs, h.key.namespace)
 	}
 }
 

@@ -110,6 +110,8 @@ func (f feedSource) page(ctx context.Context, req *registryv1.ListEventsRequest,
 type runSource struct {
 	s   *Server
 	run string
+	// first is where the first subscriber goes on, and the hub begins.
+	first int64
 }
 
 var _ source = runSource{}
@@ -117,8 +119,11 @@ var _ source = runSource{}
 func (r runSource) cursor(p position) int64  { return p[r.run] }
 func (r runSource) at(cursor int64) position { return position{r.run: cursor} }
 
-func (r runSource) watch(ctx context.Context, from position, _ func(position), take func(*event)) error {
-	return r.read(ctx, from, func(e *event) error {
+func (r runSource) watch(ctx context.Context, from position, begin func(position), take func(*event)) error {
+	if from == nil {
+		from = r.at(r.first)
+	}
+	return r.read(ctx, from, func() { begin(from) }, func(e *event) error {
 		take(e)
 		return nil
 	})
@@ -129,7 +134,7 @@ var errJoined = errors.New("joined")
 
 func (r runSource) replay(ctx context.Context, _ string, from position, give func(*event) error, on func(position) bool) error {
 	at := from.clone()
-	err := r.read(ctx, from, func(e *event) error {
+	err := r.read(ctx, from, func() {}, func(e *event) error {
 		if e.seq <= at[e.series] { // what is told to those who are there, and what was seen
 			return nil
 		}
@@ -154,22 +159,28 @@ func (r runSource) replay(ctx context.Context, _ string, from position, give fun
 }
 
 // read gives the events of a run and its descendants, each with the companions before it. Those of
-// descendants come from their beginning, wherever the run itself goes on.
-func (r runSource) read(ctx context.Context, from position, give func(*event) error) error {
+// descendants come from their beginning, wherever the run itself goes on. It calls begun when the
+// executor has not refused the watch.
+func (r runSource) read(ctx context.Context, from position, begun func(), give func(*event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := r.s.Executor.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: r.run, AfterSeq: from[r.run], IncludeDescendants: true})
 	if err != nil {
-		return r.s.FromStatus(err)
+		return r.refused(err)
+	}
+	// An executor that does not tell it begins with its first message. An error is told by Recv.
+	if head, err := stream.Header(); err == nil && grpckit.Watching(head) {
+		begun()
 	}
 	cursor, waiting := from[r.run], map[string][]part{}
 	for {
 		ev, err := stream.Recv()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return r.refused(err)
+		}
+		begun()
 		if err != nil {
-			if errors.Is(err, io.EOF) {
-				return err
-			}
-			return r.s.FromStatus(err)
+			return err
 		}
 		if ev.GetKeepAlive() != nil {
 			continue
@@ -199,6 +210,18 @@ func (r runSource) read(ctx context.Context, from position, give func(*event) er
 			return err
 		}
 	}
+}
+
+// fewerRuns is what a client can do that follows too many runs.
+const fewerRuns = "unsubscribe from a run; the channel of a root run has the events of its descendants, too"
+
+// refused is why the executor does not let the run be watched, in terms of channels.
+func (r runSource) refused(err error) error {
+	err = r.s.FromStatus(err)
+	if errs.ReasonOf(err) == reasonTooManyWatches {
+		return errs.From(err).Hint(fewerRuns)
+	}
+	return err
 }
 
 // await waits for room for n bytes of the namespace.

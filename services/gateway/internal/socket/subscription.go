@@ -40,7 +40,11 @@ func (s *subscription) begin(from *int64) {
 			return
 		}
 	}
-	h := c.Server.enter(hubKey{namespace: c.namespace, run: s.run()}, from)
+	h, err := c.Server.enter(hubKey{namespace: c.namespace, run: s.run()}, from)
+	if err != nil {
+		s.fail(err)
+		return
+	}
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()

@@ -24,6 +24,9 @@ type WatchRequest struct {
 	DurableOnly bool
 	// Stop, when closed, ends the watch with ErrWatchStopped. Nil never does.
 	Stop <-chan struct{}
+	// Begun is called once, when the watch is not refused any more and before its first event. Nil is not
+	// called.
+	Begun func()
 }
 
 // ErrWatchStopped is the end of a watch whose WatchRequest.Stop was closed.
@@ -76,17 +79,30 @@ func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 			undo()
 		}
 	}()
+	first := w.add(req.RunID, "", req.After)
+	root, last, held := f.live.Here(req.Namespace, req.RunID)
+	live := held && req.After <= last
+	var row journal.Run
+	if !live {
+		// A run that does not exist is told as such also where the watches are at their limit: who asks for
+		// it need not ask again.
+		var err error
+		if row, err = w.find(ctx); err != nil {
+			return err
+		}
+	}
 	leave, err := f.watchers.enter(req.Namespace)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	first := w.add(req.RunID, "", req.After)
-	root, last, held := f.live.Here(req.Namespace, req.RunID)
-	if held && req.After <= last {
+	if req.Begun != nil {
+		req.Begun()
+	}
+	if live {
 		// Later events are published from now on.
 		first.rootID, first.read = root, req.After == last
-	} else if err := w.begin(ctx, first); err != nil {
+	} else if err := w.begin(first, row); err != nil {
 		return err
 	}
 	if req.Descendants && !req.DurableOnly && !first.over {
@@ -133,16 +149,21 @@ func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 	}
 }
 
-// begin reads the row of a run that is not live here.
-func (w *watch) begin(ctx context.Context, s *source) error {
+// find reads the row of a run that is not live here.
+func (w *watch) find(ctx context.Context) (journal.Run, error) {
 	row, err := w.f.journal.Head(ctx, w.req.Namespace, w.req.RunID)
 	if err != nil {
-		return err
+		return row, err
 	}
 	if w.req.After > row.LastSeq {
-		return errs.New(errs.InvalidArgument, ReasonSeqNotReached, "run %q has come to event %d, not to %d", row.ID, row.LastSeq, w.req.After).
+		return row, errs.New(errs.InvalidArgument, ReasonSeqNotReached, "run %q has come to event %d, not to %d", row.ID, row.LastSeq, w.req.After).
 			Hint("send the sequence of an event of this run, or 0 to begin at the beginning").Set("last_seq", strconv.FormatInt(row.LastSeq, 10))
 	}
+	return row, nil
+}
+
+// begin begins the watch of a run that is not live here.
+func (w *watch) begin(s *source, row journal.Run) error {
 	s.rootID = row.RootID
 	switch {
 	case !row.State.Ended():
