@@ -167,13 +167,26 @@ func ofFeed(ev *registryv1.FeedEvent, encode func(proto.Message) ([]byte, error)
 	if ev.GetEpicId() != "" {
 		channels = append(channels, epicChannel+ev.GetEpicId())
 	}
-	if w := ev.GetWorkflowPublished(); w != nil {
-		channels = append(channels, workflowChannel+w.GetSlug())
+	if slug := slugOf(ev); slug != "" {
+		channels = append(channels, workflowChannel+slug)
 	}
 	return &event{
 		seq: ev.GetSeq(), time: ev.GetTime().AsTime(), channels: channels, cursor: ev.GetSeq(), before: ev.GetSeq() - 1,
 		parts: []part{{kind: name, data: data, brief: ev.GetBrief()}},
 	}, nil
+}
+
+// slugOf is the workflow of an event, as the filter workflow_slug of the feed knows it.
+func slugOf(ev *registryv1.FeedEvent) string {
+	for _, r := range []*registryv1.RunChanged{ev.GetRunEnded(), ev.GetRunPaused(), ev.GetRunResumed()} {
+		if slug, _, ok := strings.Cut(r.GetWorkflow(), "@"); ok {
+			return slug
+		}
+	}
+	if slug, ok := strings.CutPrefix(ev.GetMemoryWritten().GetScope(), "workflow/"); ok {
+		return slug
+	}
+	return ev.GetWorkflowPublished().GetSlug()
 }
 
 // chosen is the name and the value of the field of an event that is set.

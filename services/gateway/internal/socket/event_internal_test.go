@@ -1,0 +1,34 @@
+package socket
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+// The channel of a workflow has what the filter workflow_slug of the feed has, which a replay reads.
+func TestChannelsOfAnEvent(t *testing.T) {
+	t.Parallel()
+	run := &registryv1.RunChanged{RunId: "run_1", Workflow: "letter@2"}
+	for name, c := range map[string]struct {
+		event *registryv1.FeedEvent
+		want  []string
+	}{
+		"Published":         {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_WorkflowPublished{WorkflowPublished: &registryv1.WorkflowPublished{Slug: "letter"}}}, []string{"feed", "workflow:letter"}},
+		"RunEnded":          {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunEnded{RunEnded: run}}, []string{"feed", "workflow:letter"}},
+		"RunPaused":         {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunPaused{RunPaused: run}}, []string{"feed", "workflow:letter"}},
+		"MemoryOfAWorkflow": {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_MemoryWritten{MemoryWritten: &registryv1.MemoryWritten{Scope: "workflow/letter"}}}, []string{"feed", "workflow:letter"}},
+		"MemoryOfAnEpic":    {&registryv1.FeedEvent{EpicId: "ep_1", Event: &registryv1.FeedEvent_MemoryWritten{MemoryWritten: &registryv1.MemoryWritten{Scope: "epic/ep_1"}}}, []string{"feed", "epic:ep_1"}},
+		"Task":              {&registryv1.FeedEvent{EpicId: "ep_1", Event: &registryv1.FeedEvent_TaskUpdated{TaskUpdated: &registryv1.Task{WorkflowSlug: "letter"}}}, []string{"feed", "epic:ep_1"}},
+	} {
+		t.Run("Channels/"+name, func(t *testing.T) {
+			t.Parallel()
+			e, err := ofFeed(c.event, func(proto.Message) ([]byte, error) { return []byte(`{}`), nil })
+			require.NoError(t, err)
+			require.Equal(t, c.want, e.channels)
+		})
+	}
+}
