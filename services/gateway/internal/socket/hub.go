@@ -27,10 +27,9 @@ type source interface {
 	// where the source begins by itself. As soon as the source has not refused the watch, it calls
 	// begin with where it begins. The error is io.EOF after the last event.
 	watch(ctx context.Context, from position, begin func(position), take func(*event)) error
-	// replay gives the events of a channel behind a position, in pieces. After each piece it calls
-	// on with the position that it has come to, and stops if that says so. The events are the
-	// caller's.
-	replay(ctx context.Context, channel string, from position, give func(*event) error, on func(position) (stop bool)) error
+	// replay gives the events of a channel behind a position, which it moves with what it gave. Now
+	// and then it calls on, also in silence, and stops if that says so. The events are the caller's.
+	replay(ctx context.Context, channel string, at position, give func(*event) error, on func() (stop bool)) error
 	// cursor is what stands for a position, as clients know it, and at the position of a cursor.
 	cursor(position) int64
 	at(cursor int64) position
@@ -53,8 +52,10 @@ type hub struct {
 	// what the ring does not have any more.
 	begun      chan struct{}
 	head, gone position
-	ring       []*event
-	ringBytes  int64
+	// shared says that somebody reads head without the lock, so that it is copied before it changes.
+	shared    bool
+	ring      []*event
+	ringBytes int64
 	// dead says that nobody uses it any more, over that the source has ended, failed why it cannot
 	// be followed.
 	dead   bool
@@ -159,6 +160,9 @@ func (h *hub) take(e *event) {
 	if e.seq == 0 {
 		return
 	}
+	if h.shared {
+		h.head, h.shared = h.head.clone(), false
+	}
 	h.head[e.series] = e.seq
 	if !held {
 		// Who has not seen it reads it.
@@ -204,7 +208,8 @@ func (h *hub) tell(e *event, held bool) {
 			case held && s.client.offer(s, e, messages):
 			case e.seq > 0: // what has no sequence may be lost
 				delete(subs, s)
-				s.lag(h.head.clone())
+				h.shared = true
+				s.lag(h.head)
 			}
 		}
 	}
@@ -220,13 +225,13 @@ func (h *hub) tell(e *event, held bool) {
 }
 
 // join adds a subscription to those who listen, if everything behind its position is in the ring or
-// is to come, and tells it what is there. full says that there was no room for all of that; from is
-// where the subscription is then.
-func (h *hub) join(s *subscription, from position) (at position, joined, full bool) {
+// is to come, and tells it what is there. full says that there was no room for all of that; from moves
+// with what was told, and belongs to the hub once the subscription has joined.
+func (h *hub) join(s *subscription, from position) (joined, full bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !from.reaches(h.gone) {
-		return from, false, false
+		return false, false
 	}
 	for _, e := range h.ring {
 		if e.seq <= from[e.series] {
@@ -234,7 +239,7 @@ func (h *hub) join(s *subscription, from position) (at position, joined, full bo
 		}
 		if e.channels == nil || has(e.channels, s.channel) {
 			if !s.client.offer(s, e, e.messages(s.channel)) {
-				return from, false, true
+				return false, true
 			}
 		}
 		from[e.series] = e.seq
@@ -250,7 +255,7 @@ func (h *hub) join(s *subscription, from position) (at position, joined, full bo
 		h.subs[s.channel] = map[*subscription]struct{}{}
 	}
 	h.subs[s.channel][s] = struct{}{}
-	return from, true, false
+	return true, false
 }
 
 func has(all []string, one string) bool {

@@ -66,8 +66,8 @@ func (f feedSource) event(ev *registryv1.FeedEvent) *event {
 	return e
 }
 
-func (f feedSource) replay(ctx context.Context, channel string, from position, give func(*event) error, on func(position) bool) error {
-	req := &registryv1.ListEventsRequest{After: from[""], PageSize: replayed}
+func (f feedSource) replay(ctx context.Context, channel string, at position, give func(*event) error, on func() bool) error {
+	req := &registryv1.ListEventsRequest{After: at[""], PageSize: replayed}
 	switch kind, name := split(channel); kind {
 	case epicChannel:
 		req.EpicId = name
@@ -80,7 +80,8 @@ func (f feedSource) replay(ctx context.Context, channel string, from position, g
 			return err
 		}
 		req.After = p.GetCursor()
-		if on(f.at(p.GetCursor())) {
+		at[""] = p.GetCursor()
+		if on() {
 			return nil
 		}
 	}
@@ -123,7 +124,11 @@ func (r runSource) watch(ctx context.Context, from position, begin func(position
 	if from == nil {
 		from = r.at(r.first)
 	}
-	return r.read(ctx, from, func() { begin(from) }, func(e *event) error {
+	return r.read(ctx, from, func() error {
+		begin(from)
+		return nil
+	}, func(e *event) error {
+		begin(from)
 		take(e)
 		return nil
 	})
@@ -132,23 +137,29 @@ func (r runSource) watch(ctx context.Context, from position, begin func(position
 // errJoined ends a replay that is not needed any more.
 var errJoined = errors.New("joined")
 
-func (r runSource) replay(ctx context.Context, _ string, from position, give func(*event) error, on func(position) bool) error {
-	at := from.clone()
-	err := r.read(ctx, from, func() {}, func(e *event) error {
-		if e.seq <= at[e.series] { // what is told to those who are there, and what was seen
-			return nil
-		}
-		var err error
-		if e.hold, err = r.s.await(ctx, e.size()); err != nil {
-			return err
-		}
-		defer e.hold.release()
-		if err := give(e); err != nil {
-			return err
-		}
-		at[e.series] = e.seq
-		if on(at.clone()) {
+func (r runSource) replay(ctx context.Context, _ string, at position, give func(*event) error, on func() bool) error {
+	asked := 0 // how many events ago
+	ask := func() error {
+		asked = 0
+		if on() {
 			return errJoined
+		}
+		return nil
+	}
+	err := r.read(ctx, at, ask, func(e *event) error {
+		if e.seq > at[e.series] { // else it is told to those who are there, or was seen
+			var err error
+			if e.hold, err = r.s.await(ctx, e.size()); err != nil {
+				return err
+			}
+			defer e.hold.release()
+			if err := give(e); err != nil {
+				return err
+			}
+			at[e.series] = e.seq
+		}
+		if asked++; asked > len(at)/askShare {
+			return ask()
 		}
 		return nil
 	})
@@ -158,10 +169,15 @@ func (r runSource) replay(ctx context.Context, _ string, from position, give fun
 	return err
 }
 
+// askShare is which share of a position may be told before a replay asks again whether it is needed.
+// The answer takes time for each series of the position, so asking after each event would cost the
+// square of the descendants.
+const askShare = 16
+
 // read gives the events of a run and its descendants, each with the companions before it. Those of
-// descendants come from their beginning, wherever the run itself goes on. It calls begun when the
-// executor has not refused the watch.
-func (r runSource) read(ctx context.Context, from position, begun func(), give func(*event) error) error {
+// descendants come from their beginning, wherever the run itself goes on. It calls alive when it is
+// known that the executor does not refuse the watch, in silence, and at the end.
+func (r runSource) read(ctx context.Context, from position, alive func() error, give func(*event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := r.s.Executor.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: r.run, AfterSeq: from[r.run], IncludeDescendants: true})
@@ -170,19 +186,24 @@ func (r runSource) read(ctx context.Context, from position, begun func(), give f
 	}
 	// An executor that does not tell it begins with its first message. An error is told by Recv.
 	if head, err := stream.Header(); err == nil && grpckit.Watching(head) {
-		begun()
+		if err := alive(); err != nil {
+			return err
+		}
 	}
 	cursor, waiting := from[r.run], map[string][]part{}
 	for {
 		ev, err := stream.Recv()
-		if err != nil && !errors.Is(err, io.EOF) {
+		end := errors.Is(err, io.EOF)
+		if err != nil && !end {
 			return r.refused(err)
 		}
-		begun()
-		if err != nil {
-			return err
-		}
-		if ev.GetKeepAlive() != nil {
+		if end || ev.GetKeepAlive() != nil {
+			if err := alive(); err != nil {
+				return err
+			}
+			if end {
+				return io.EOF
+			}
 			continue
 		}
 		run := ev.GetRunId()

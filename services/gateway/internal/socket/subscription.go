@@ -94,7 +94,7 @@ func (s *subscription) follow(at position, known bool) {
 		}
 		var joined, full bool
 		if known {
-			if at, joined, full = h.join(s, at); joined {
+			if joined, full = h.join(s, at); joined {
 				return
 			}
 		}
@@ -104,7 +104,7 @@ func (s *subscription) follow(at position, known bool) {
 		if full {
 			continue
 		}
-		joined, err := s.replay(&at)
+		joined, err := s.replay(at)
 		switch {
 		case joined || s.ctx.Err() != nil:
 			return
@@ -126,7 +126,7 @@ func (s *subscription) follow(at position, known bool) {
 }
 
 // replay reads the events behind a position, which moves with what was told, until the hub can go on.
-func (s *subscription) replay(at *position) (joined bool, err error) {
+func (s *subscription) replay(at position) (joined bool, err error) {
 	h, c := s.hub, s.client
 	leave, err := c.Server.replays.Enter(s.ctx, c.namespace)
 	if err != nil {
@@ -141,23 +141,28 @@ func (s *subscription) replay(at *position) (joined bool, err error) {
 		}
 		return s.ctx.Err()
 	}
-	err = h.src.replay(s.ctx, s.channel, *at, give, func(p position) bool {
+	err = h.src.replay(s.ctx, s.channel, at, give, func() bool {
 		var full bool
-		*at, joined, full = h.join(s, p)
+		joined, full = h.join(s, at)
 		return joined || full
 	})
 	return joined, err
 }
 
 // lag tells that there was no room for an event, and reads from there on what the client missed.
-// The hub's lock is held.
-func (s *subscription) lag(at position) {
-	for series, seq := range s.ahead {
-		at[series] = max(at[series], seq)
-	}
+// The hub's lock is held: head is copied later, as it has an entry for each descendant of a run.
+func (s *subscription) lag(head position) {
+	ahead, src := s.ahead, s.hub.src
 	s.ahead = nil
-	s.client.control(s, message("lagged", s.channel, time.Now(), strconv.FormatInt(s.hub.src.cursor(at), 10), nil, false))
-	s.client.Server.work.Go(func() { s.follow(at, true) })
+	cursor := max(src.cursor(head), src.cursor(ahead))
+	s.client.control(s, message("lagged", s.channel, time.Now(), strconv.FormatInt(cursor, 10), nil, false))
+	s.client.Server.work.Go(func() {
+		at := head.clone()
+		for series, seq := range ahead {
+			at[series] = max(at[series], seq)
+		}
+		s.follow(at, true)
+	})
 }
 
 // fail tells why the channel cannot be followed, and ends it.
