@@ -217,8 +217,8 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 			b.Workflow, _, _ = strings.Cut(r.GetWorkflow(), "@")
 		}
 	}
-	for _, t := range []*registryv1.Task{e.GetTaskCreated(), e.GetTaskUpdated()} {
-		if run := t.GetLabels()[createdByRun]; run != "" && run != b.RunID {
+	for _, made := range []interface{ GetLabels() map[string]string }{e.GetTaskCreated(), e.GetTaskUpdated(), e.GetEpicCreated(), e.GetEpicUpdated()} {
+		if run := made.GetLabels()[createdByRun]; run != "" && run != b.RunID {
 			h.Runs = append(h.Runs, run)
 		}
 	}

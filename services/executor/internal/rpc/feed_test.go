@@ -33,8 +33,9 @@ func TestHeard(t *testing.T) {
 		},
 		"Epic": {
 			&registryv1.FeedEvent{Seq: 8, Time: at, EpicId: "ep_1", Event: &registryv1.FeedEvent_EpicUpdated{EpicUpdated: &registryv1.Epic{
-				Id: "ep_1", Title: "Goal", State: registryv1.EpicState_EPIC_STATE_PAUSED, PauseReason: "BUDGET_EXHAUSTED", TotalTasks: 3, Tags: []string{"a"}}}},
-			trigger.Heard{Seq: 8, Kind: "epic_updated", Epic: "ep_1"},
+				Id: "ep_1", Title: "Goal", State: registryv1.EpicState_EPIC_STATE_PAUSED, PauseReason: "BUDGET_EXHAUSTED", TotalTasks: 3, Tags: []string{"a"},
+				Labels: map[string]string{createdByRun: "run_1"}}}},
+			trigger.Heard{Seq: 8, Kind: "epic_updated", Epic: "ep_1", Runs: []string{"run_1"}},
 			`{"seq": 8, "time": "2023-11-14T22:13:20Z", "kind": "epic_updated", "epic_id": "ep_1", "epic": {"id": "ep_1", "title": "Goal", "status": "paused", "pause_reason": "BUDGET_EXHAUSTED",
 			"tags": ["a"], "total_tasks": 3, "completed_tasks": 0, "failed_tasks": 0, "spent_tokens": 0, "spent_usd": 0}}`,
 		},
