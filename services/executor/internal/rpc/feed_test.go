@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,25 @@ func TestHeard(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(got.Body), trigger.MaxEvent)
 		require.Contains(t, string(got.Body), `"brief":true`)
+	})
+	t.Run("AnythingFits", func(t *testing.T) {
+		t.Parallel()
+		long := strings.Repeat("\u0001", 64<<10)
+		list := slices.Repeat([]string{strings.Repeat("\u0001", 128)}, 1000)
+		for name, event := range map[string]*registryv1.FeedEvent{
+			"Task": {Event: &registryv1.FeedEvent_TaskUpdated{TaskUpdated: &registryv1.Task{Id: "tk_1", Title: long, Description: long, ResultSummary: long, ErrorMessage: long,
+				WorkflowSlug: long, Tags: list, DependsOn: list}}},
+			"Lists": {Event: &registryv1.FeedEvent_TaskUpdated{TaskUpdated: &registryv1.Task{Id: "tk_1", Tags: list, DependsOn: list}}},
+			"Epic": {Event: &registryv1.FeedEvent_EpicUpdated{EpicUpdated: &registryv1.Epic{Id: "tk_1", Title: long, Description: long, ResultSummary: long, PauseReason: long,
+				WorkflowSlug: long, Tags: list}}},
+			"Run": {Event: &registryv1.FeedEvent_RunEnded{RunEnded: &registryv1.RunChanged{RunId: "tk_1", Workflow: long, Reason: long}}},
+		} {
+			got, err := heard(event)
+			require.NoError(t, err, name)
+			require.LessOrEqual(t, len(got.Body), trigger.MaxEvent, name)
+			require.Contains(t, string(got.Body), `"brief":true`, name)
+			require.Contains(t, string(got.Body), `"id":"tk_1"`, name)
+		}
 	})
 	t.Run("EveryKindHasANameOfTheFeed", func(t *testing.T) {
 		t.Parallel()
