@@ -34,6 +34,9 @@ func (b *fakeRegistry) GetEpic(_ context.Context, r *registryv1.GetEpicRequest) 
 	if strings.HasPrefix(r.GetEpicId(), "ep_default") {
 		out.WorkflowSlug = "work@1"
 	}
+	if run, is := strings.CutPrefix(r.GetEpicId(), "ep_by_"); is {
+		out.Labels = map[string]string{"created_by_run": run}
+	}
 	return out, nil
 }
 
@@ -152,6 +155,59 @@ func TestTaskStarts(t *testing.T) {
 				require.Empty(t, runs(t, tc.task.GetId()))
 			})
 		}
+	})
+}
+
+// TestChainsGoOnThroughTasks has runs that a trigger started, and those that follow them, make tasks of which
+// an epic that runs by itself starts the runs.
+func TestChainsGoOnThroughTasks(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		t.Parallel()
+		f := serve(t, nil, store)
+		f.catalog.stands("work@1", 1)
+		f.catalog.stands("after", 1, `{"id": "w", "type": "workflow", "workflow": "work", "on": "ended"}`)
+		after := f.activate(t, "after")["w"]
+		// heard is the delivery of the end of a run.
+		heard := func(t *testing.T, run string) (out *executorv1.TriggerDelivery) {
+			t.Helper()
+			testkit.Eventually(t, func() bool {
+				for _, d := range f.delivered(t, after, 1) {
+					if d.GetEventId() == run {
+						out = d
+					}
+				}
+				return out != nil
+			})
+			return out
+		}
+		// ofTask is the run of a task.
+		ofTask := func(t *testing.T, task *registryv1.Task) (run string) {
+			t.Helper()
+			task.WorkflowSlug = "work@1"
+			f.registry.start(task)
+			testkit.Eventually(t, func() bool {
+				list, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{TaskId: task.GetId()})
+				if err == nil && len(list.GetRuns()) > 0 {
+					run = list.GetRuns()[0].GetId()
+				}
+				return run != ""
+			})
+			return run
+		}
+		by := func(run string) map[string]string { return map[string]string{"created_by_run": run} }
+		r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Workflow: "work@1"})
+		require.NoError(t, err)
+		first := heard(t, r.GetId())
+		require.EqualValues(t, 1, first.GetDepth())
+		run := ofTask(t, &registryv1.Task{Id: "tk_1", EpicId: "ep_1", Labels: by(first.GetRunId())})
+		require.EqualValues(t, 2, heard(t, run).GetDepth(), "the run of a task of a run that a trigger started")
+		next := ofTask(t, &registryv1.Task{Id: "tk_2", EpicId: "ep_1", Labels: by(run)})
+		require.EqualValues(t, 2, heard(t, next).GetDepth(), "the run of a task of the run of such a task")
+		next = ofTask(t, &registryv1.Task{Id: "tk_3", EpicId: "ep_by_" + heard(t, next).GetRunId()})
+		require.EqualValues(t, 3, heard(t, next).GetDepth(), "the run of a task in an epic of a run that a trigger started")
+		next = ofTask(t, &registryv1.Task{Id: "tk_4", EpicId: "ep_1"})
+		require.EqualValues(t, 1, heard(t, next).GetDepth(), "the run of a task that no run made")
 	})
 }
 

@@ -136,7 +136,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 			return e.earlier(ctx, req, err)
 		}
 	}
-	if req.ScheduleID == "" && req.Turn == 0 && req.Lineage.Origin == nil {
+	if req.ScheduleID == "" && req.Turn == 0 && (req.Lineage.Origin == nil || req.Lineage.Origin.Trigger == "") {
 		req.Principal = access.Of(ctx).String()
 	}
 	id := req.ID

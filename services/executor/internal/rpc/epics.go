@@ -35,14 +35,18 @@ func asked[T any](ctx context.Context, namespace string, ask func(context.Contex
 	return out, nil
 }
 
-// createdByRun is the label of a task that names the run which made it. What becomes of the task comes of
-// that run, too, also when an epic that runs by itself has started another run for it.
+// createdByRun is the label of a task or an epic that names the run which made it. What becomes of it comes
+// of that run, too, also when an epic that runs by itself has started another run for it.
 const createdByRun = "created_by_run"
 
 // CreateEpic implements epics.Registry.
 func (r Epics) CreateEpic(ctx context.Context, namespace string, e epics.Epic, request string) (epics.Epic, error) {
+	epic := epicTo(&e)
+	if run := access.RunOf(ctx); run != "" {
+		epic.Labels = map[string]string{createdByRun: run}
+	}
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.Epic, error) {
-		return r.client.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: epicTo(&e), RequestId: request})
+		return r.client.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: epic, RequestId: request})
 	})
 	return epicFrom(got), err
 }

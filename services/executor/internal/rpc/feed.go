@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ type feedEvent struct {
 	Run     *feedRun       `json:"run,omitempty"`
 	Version int64          `json:"version,omitempty"`
 	Change  string         `json:"change,omitempty"`
-	// Brief says that long texts are left out.
+	// Brief says that long texts are left out, or cut, and lists with them.
 	Brief bool `json:"brief,omitempty"`
 }
 
@@ -217,8 +218,8 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 			b.Workflow, _, _ = strings.Cut(r.GetWorkflow(), "@")
 		}
 	}
-	for _, t := range []*registryv1.Task{e.GetTaskCreated(), e.GetTaskUpdated()} {
-		if run := t.GetLabels()[createdByRun]; run != "" && run != b.RunID {
+	for _, made := range []interface{ GetLabels() map[string]string }{e.GetTaskCreated(), e.GetTaskUpdated(), e.GetEpicCreated(), e.GetEpicUpdated()} {
+		if run := made.GetLabels()[createdByRun]; run != "" && run != b.RunID {
 			h.Runs = append(h.Runs, run)
 		}
 	}
@@ -230,8 +231,9 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 	}
 	h.Workflow = b.Workflow
 	var err error
-	if h.Body, err = plainjson.Marshal(b); err == nil && len(h.Body) > trigger.MaxEvent {
-		h.Body, err = plainjson.Marshal(b.short())
+	h.Body, err = plainjson.Marshal(b)
+	for most := maxShort; err == nil && len(h.Body) > trigger.MaxEvent && most >= minShort; most /= 4 {
+		h.Body, err = plainjson.Marshal(b.short(most))
 	}
 	if err != nil {
 		return h, fmt.Errorf("encode event %d: %w", b.Seq, err)
@@ -239,17 +241,39 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 	return h, nil
 }
 
-// maxShort bounds each text of an event that is too large with all of them, in bytes.
-const maxShort = 16 << 10
+// Bounds of an event that is too large with all its texts. A text may take six times its bytes in JSON, so an
+// event is cut down from maxShort to minShort bytes for each text, until it fits.
+const maxShort, minShort = 16 << 10, 256
 
-// short is the event with its texts cut.
-func (b feedEvent) short() feedEvent {
+// short is the event with its texts cut to most bytes each, and its lists to one item for each 64 of these.
+func (b feedEvent) short(most int) feedEvent {
 	b.Brief = true
+	texts, lists := []*string{&b.Workflow}, []*[]string(nil)
 	if b.Task != nil {
-		b.Task.Description, b.Task.Result, b.Task.Error = errs.Clip(b.Task.Description, maxShort), errs.Clip(b.Task.Result, maxShort), errs.Clip(b.Task.Error, maxShort)
+		t := *b.Task
+		b.Task = &t
+		texts = append(texts, &t.Title, &t.Description, &t.Result, &t.Error, &t.Workflow)
+		lists = append(lists, &t.Tags, &t.DependsOn)
 	}
 	if b.Epic != nil {
-		b.Epic.Description, b.Epic.Result = errs.Clip(b.Epic.Description, maxShort), errs.Clip(b.Epic.Result, maxShort)
+		e := *b.Epic
+		b.Epic = &e
+		texts = append(texts, &e.Title, &e.Description, &e.Result, &e.PauseReason, &e.Workflow)
+		lists = append(lists, &e.Tags)
+	}
+	if b.Run != nil {
+		r := *b.Run
+		b.Run = &r
+		texts = append(texts, &r.Reason, &r.Workflow)
+	}
+	for _, text := range texts {
+		*text = errs.Clip(*text, most)
+	}
+	for _, list := range lists {
+		*list = slices.Clone((*list)[:min(len(*list), most/64)])
+		for i := range *list {
+			(*list)[i] = errs.Clip((*list)[i], most)
+		}
 	}
 	return b
 }

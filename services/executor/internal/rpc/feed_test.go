@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +34,9 @@ func TestHeard(t *testing.T) {
 		},
 		"Epic": {
 			&registryv1.FeedEvent{Seq: 8, Time: at, EpicId: "ep_1", Event: &registryv1.FeedEvent_EpicUpdated{EpicUpdated: &registryv1.Epic{
-				Id: "ep_1", Title: "Goal", State: registryv1.EpicState_EPIC_STATE_PAUSED, PauseReason: "BUDGET_EXHAUSTED", TotalTasks: 3, Tags: []string{"a"}}}},
-			trigger.Heard{Seq: 8, Kind: "epic_updated", Epic: "ep_1"},
+				Id: "ep_1", Title: "Goal", State: registryv1.EpicState_EPIC_STATE_PAUSED, PauseReason: "BUDGET_EXHAUSTED", TotalTasks: 3, Tags: []string{"a"},
+				Labels: map[string]string{createdByRun: "run_1"}}}},
+			trigger.Heard{Seq: 8, Kind: "epic_updated", Epic: "ep_1", Runs: []string{"run_1"}},
 			`{"seq": 8, "time": "2023-11-14T22:13:20Z", "kind": "epic_updated", "epic_id": "ep_1", "epic": {"id": "ep_1", "title": "Goal", "status": "paused", "pause_reason": "BUDGET_EXHAUSTED",
 			"tags": ["a"], "total_tasks": 3, "completed_tasks": 0, "failed_tasks": 0, "spent_tokens": 0, "spent_usd": 0}}`,
 		},
@@ -76,6 +78,25 @@ func TestHeard(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(got.Body), trigger.MaxEvent)
 		require.Contains(t, string(got.Body), `"brief":true`)
+	})
+	t.Run("AnythingFits", func(t *testing.T) {
+		t.Parallel()
+		long := strings.Repeat("\u0001", 64<<10)
+		list := slices.Repeat([]string{strings.Repeat("\u0001", 128)}, 1000)
+		for name, event := range map[string]*registryv1.FeedEvent{
+			"Task": {Event: &registryv1.FeedEvent_TaskUpdated{TaskUpdated: &registryv1.Task{Id: "tk_1", Title: long, Description: long, ResultSummary: long, ErrorMessage: long,
+				WorkflowSlug: long, Tags: list, DependsOn: list}}},
+			"Lists": {Event: &registryv1.FeedEvent_TaskUpdated{TaskUpdated: &registryv1.Task{Id: "tk_1", Tags: list, DependsOn: list}}},
+			"Epic": {Event: &registryv1.FeedEvent_EpicUpdated{EpicUpdated: &registryv1.Epic{Id: "tk_1", Title: long, Description: long, ResultSummary: long, PauseReason: long,
+				WorkflowSlug: long, Tags: list}}},
+			"Run": {Event: &registryv1.FeedEvent_RunEnded{RunEnded: &registryv1.RunChanged{RunId: "tk_1", Workflow: long, Reason: long}}},
+		} {
+			got, err := heard(event)
+			require.NoError(t, err, name)
+			require.LessOrEqual(t, len(got.Body), trigger.MaxEvent, name)
+			require.Contains(t, string(got.Body), `"brief":true`, name)
+			require.Contains(t, string(got.Body), `"id":"tk_1"`, name)
+		}
 	})
 	t.Run("EveryKindHasANameOfTheFeed", func(t *testing.T) {
 		t.Parallel()

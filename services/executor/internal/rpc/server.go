@@ -35,6 +35,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -100,6 +101,11 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 }
 
 func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request) (command.Started, error) {
+	return s.startFrom(ctx, req, once, nil)
+}
+
+// startFrom starts a run that follows from one that a trigger started, unless origin is nil.
+func (s *Server) startFrom(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request, origin *record.Origin) (command.Started, error) {
 	version, err := s.named(ctx, req, "")
 	if err != nil {
 		return s.existing(ctx, req, once, err)
@@ -114,7 +120,7 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, onc
 		return command.Started{}, err
 	}
 	req.Graph = nil // while it waits for its turn it is in memory once, not twice
-	start.Request, start.Lineage.Workflow, start.CheckInputs = once, version, true
+	start.Request, start.Lineage.Workflow, start.Lineage.Origin, start.CheckInputs = once, version, origin, true
 	started, err := s.engine.StartRun(ctx, start)
 	if err != nil {
 		return command.Started{}, graphFaults(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -62,8 +63,33 @@ func (s *Tasks) StartTask(ctx context.Context, o engine.Order) (lasting bool, er
 		return lasts(err), err
 	}
 	req := &executorv1.StartRunRequest{Workflow: ref, TaskId: t.GetId(), UserId: e.GetUserId(), RequestId: o.ID, Named: taskInput(t)}
-	_, err = s.Server.start(ctx, req, once)
+	origin, err := s.origin(ctx, o.Namespace, e, t)
+	if err != nil {
+		return false, err
+	}
+	_, err = s.Server.startFrom(ctx, req, once, origin)
 	return lasts(err), forTask(err, t.GetId())
+}
+
+// origin has the chain of triggers go on: the run of a task stands as deep as the run that made the task, or
+// its epic. It is nil if no trigger stands before that.
+func (s *Tasks) origin(ctx context.Context, namespace string, e *registryv1.Epic, t *registryv1.Task) (*record.Origin, error) {
+	var o record.Origin
+	for _, labels := range []map[string]string{t.GetLabels(), e.GetLabels()} {
+		run := labels[createdByRun]
+		if run == "" {
+			continue
+		}
+		depth, err := Triggered{s.Server}.Depth(ctx, namespace, run)
+		if err != nil {
+			return nil, err
+		}
+		o.Depth = max(o.Depth, depth)
+	}
+	if o.Depth == 0 {
+		return nil, nil
+	}
+	return &o, nil
 }
 
 // forTask adds what mends the inputs of a task that are not those of its workflow.

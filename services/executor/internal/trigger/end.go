@@ -116,7 +116,7 @@ func (c *Controller) tellEnd(ctx context.Context, namespace, runID string) error
 // handles reports whether a run that failed was itself started because of an error. Triggers that hear of all
 // errors do not hear of that one: each of several would else start all others, which fail in turn, and so on.
 func (c *Controller) handles(ctx context.Context, namespace string, e *End) (bool, error) {
-	if e.Outcome != "failed" || e.Origin == nil {
+	if e.Outcome != "failed" || e.Origin == nil || e.Origin.Trigger == "" {
 		return false, nil
 	}
 	t, err := c.store.Trigger(ctx, Key{namespace, e.Origin.Trigger})

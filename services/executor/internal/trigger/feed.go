@@ -311,6 +311,16 @@ func (n *listening) tell(ctx context.Context, t *Trigger, h *Heard) error {
 		}
 		e.Depth = max(e.Depth, depth+1)
 	}
+	err := n.receive(ctx, e)
+	if !errs.Is(err, errs.InvalidArgument) {
+		return err
+	}
+	// An event that cannot be kept is refused each time. Its delivery says so in its place, so that the feed
+	// gets past it.
+	e.Refusal = errs.From(err)
+	if e.Body, err = json.Marshal(map[string]any{"seq": h.Seq, "kind": h.Kind, "brief": true}); err != nil {
+		return fmt.Errorf("encode event: %w", err)
+	}
 	return n.receive(ctx, e)
 }
 

@@ -36,7 +36,8 @@ type Lineage struct {
 	// TurnOf is the version whose chat the run is a turn of, as SLUG@VERSION: a child of the run has
 	// its graph. Children have none.
 	TurnOf string
-	// Origin is the trigger that started the run; nil if none did. Children have none.
+	// Origin is the trigger that started the run, or what the run of a task has of the runs that triggers
+	// started before it; nil if none did. Children have none.
 	Origin *Origin
 
 	// Standing is where the run stands among those that work on the thread of the root.
@@ -47,7 +48,8 @@ type Lineage struct {
 	Forked bool
 }
 
-// Origin names the trigger and the delivery that started a run.
+// Origin names the trigger and the delivery that started a run. The run of a task names none, and has the
+// depth of the run that made the task.
 type Origin struct {
 	Trigger  string `json:"trigger"`
 	Delivery string `json:"delivery"`

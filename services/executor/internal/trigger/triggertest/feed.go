@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -283,6 +284,14 @@ func (d Driver) feed(t *testing.T) {
 		}
 		b.heardAll(t)
 		require.Equal(t, []string{"1 RECEIVED", "2 RECEIVED", "3 REFUSED " + trigger.ReasonRate}, b.told(t, "e"))
+	})
+	t.Run("AnEventThatIsTooLargeIsRefusedAndTheNextOneHeard", func(t *testing.T) {
+		b := d.hearing(t, 0, event("e", "task_updated"))
+		b.tape.add("task_updated", "ep_1", `, "text": "`+strings.Repeat("x", trigger.MaxEvent)+`"`)
+		b.tape.add("task_updated", "ep_1", "")
+		b.heardAll(t)
+		require.Equal(t, []string{"1 REFUSED " + trigger.ReasonEventTooLarge, "2 RECEIVED"}, b.told(t, "e"))
+		require.Less(t, len(b.deliveries(t, "e")[0].Event), 1<<10)
 	})
 	t.Run("ACursorThatIsGoneIsTold", func(t *testing.T) {
 		b := d.hearing(t, 3, event("e", "task_updated"))
