@@ -225,9 +225,9 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 	}
 	switch {
 	case b.Task != nil:
-		b.Workflow = b.Task.Workflow
+		b.Workflow, _, _ = strings.Cut(b.Task.Workflow, "@")
 	case b.Epic != nil:
-		b.Workflow = b.Epic.Workflow
+		b.Workflow, _, _ = strings.Cut(b.Epic.Workflow, "@")
 	}
 	h.Workflow = b.Workflow
 	var err error

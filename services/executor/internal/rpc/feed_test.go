@@ -25,12 +25,12 @@ func TestHeard(t *testing.T) {
 	}{
 		"Task": {
 			&registryv1.FeedEvent{Seq: 7, Time: at, EpicId: "ep_1", CausedByRunId: "run_2", Event: &registryv1.FeedEvent_TaskUpdated{TaskUpdated: &registryv1.Task{
-				Id: "tk_1", EpicId: "ep_1", Title: "Write", State: registryv1.TaskState_TASK_STATE_FAILED, ErrorMessage: "BAD", WorkflowSlug: "job", RunId: "run_2", RetryCount: 1,
+				Id: "tk_1", EpicId: "ep_1", Title: "Write", State: registryv1.TaskState_TASK_STATE_FAILED, ErrorMessage: "BAD", WorkflowSlug: "job@2", RunId: "run_2", RetryCount: 1,
 				ActualNanoUsd: 1_500_000_000, Labels: map[string]string{createdByRun: "run_1"},
 			}}},
 			trigger.Heard{Seq: 7, Kind: "task_updated", Epic: "ep_1", Workflow: "job", Runs: []string{"run_2", "run_1"}},
 			`{"seq": 7, "time": "2023-11-14T22:13:20Z", "kind": "task_updated", "epic_id": "ep_1", "workflow": "job", "run_id": "run_2", "task": {"id": "tk_1", "epic_id": "ep_1",
-			"title": "Write", "status": "failed", "error": "BAD", "workflow": "job", "run_id": "run_2", "tags": [], "depends_on": [], "retry_count": 1, "max_retries": 0, "tokens": 0, "cost_usd": 1.5}}`,
+			"title": "Write", "status": "failed", "error": "BAD", "workflow": "job@2", "run_id": "run_2", "tags": [], "depends_on": [], "retry_count": 1, "max_retries": 0, "tokens": 0, "cost_usd": 1.5}}`,
 		},
 		"Epic": {
 			&registryv1.FeedEvent{Seq: 8, Time: at, EpicId: "ep_1", Event: &registryv1.FeedEvent_EpicUpdated{EpicUpdated: &registryv1.Epic{
