@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Shares reports where a text of a workflow, or of a fork, gives somebody the actor memory_share, which writes
-// for others than the user of a run. It is for texts of models. It tells nothing of a text that cannot be read.
+// Shares reports where a text of a workflow, or of a fork, gives somebody the actor memory_share, which
+// writes for others than the user of a run. It is for texts of models. It tells nothing of a text that
+// cannot be read.
 func Shares(src []byte) (Place, bool) {
 	v := readSource(&teller{}, src)
 	if v == nil {

@@ -344,13 +344,17 @@ func TestLive(t *testing.T) {
 	t.Run("Slow/IsToldAndMissesNothing", func(t *testing.T) {
 		t.Parallel()
 		r, j := startLive(t, options{})
-		c := liveAt(t, r.url, nil)
-		c.conn.SetReadLimit(8 << 20)
-		c.subscribe("feed", "")
+		c, other := liveAt(t, r.url, nil), liveAt(t, r.url, nil)
+		for _, c := range []*liveClient{c, other} {
+			c.conn.SetReadLimit(8 << 20)
+			c.subscribe("feed", "")
+		}
 		large := strings.Repeat("x", 64<<10)
 		const n = 400 // 25 MiB, more than the connection and the gateway hold
 		for range n {
 			j.add("ep_1", large)
+		}
+		for other.next().Cursor != strconv.Itoa(n) { // the gateway has had all, and c has read nothing
 		}
 		lagged, want := 0, 1
 		for want <= n {
