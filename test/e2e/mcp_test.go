@@ -57,7 +57,7 @@ func TestMCPTools(t *testing.T) {
 	}
 
 	t.Run("Actors/AreListed", func(t *testing.T) {
-		out := run(t, `until epigraph actors | grep -q mcp/files/ && epigraph actors | grep -q mcp/web/; do sleep 0.2; done; epigraph actors`)
+		out := run(t, `until epigraph actors | grep -q mcp/files/write_file && epigraph actors | grep -q mcp/web/get-sum; do sleep 0.2; done; epigraph actors`)
 		require.Regexp(t, `mcp/files/write_file +idempotent`, out)
 		require.Regexp(t, `mcp/web/get-sum +pure`, out)
 		require.Regexp(t, `mcp/gone/\* .*unavailable: the MCP server "gone" is down: the command cannot be started`, out)
