@@ -33,6 +33,16 @@ type spender struct {
 	calls atomic.Int64 // of the model
 }
 
+// serve starts a server with a scripted model, and a client of it.
+func (s *spender) serve(script fakellm.Script, change func(*stack.Config)) {
+	s.Helper()
+	s.d = serveWith(s.T, script, change)
+	c, err := epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
+	require.NoError(s, err)
+	s.Cleanup(func() { require.NoError(s, c.Close()) })
+	s.c = c
+}
+
 // command runs the command line, and returns what it prints.
 func (s *spender) command(args ...string) string {
 	s.Helper()
@@ -99,16 +109,12 @@ func (s *spender) budget(name string) *registryv1.Budget {
 // TestBudgetsAbove lets caps of an epic and of a namespace stop runs of several model calls.
 func TestBudgetsAbove(t *testing.T) {
 	s := &spender{T: t}
-	s.d = serveWith(t, fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+	s.serve(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
 		s.calls.Add(1)
 		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}, true
 	}}, func(cfg *stack.Config) {
 		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.PriceKey = "nobody/unpriced-1" })
 	})
-	var err error
-	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.c.Close()) }()
 
 	t.Run("Epic/StopsItsRunAndLetsItGoOnOnceItIsRaised", func(t *testing.T) {
 		s.T = t
@@ -202,14 +208,10 @@ func TestBudgetsAbove(t *testing.T) {
 // TestBudgetOfChildren lets two children side by side want all that their parent has left.
 func TestBudgetOfChildren(t *testing.T) {
 	s := &spender{T: t}
-	s.d = serveWith(t, fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+	s.serve(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
 		s.calls.Add(1)
 		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 50}}, true
 	}}, func(*stack.Config) {})
-	var err error
-	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.c.Close()) }()
 	const used, most = 53, 400 // tokens of a call
 	ask := func(id string) string {
 		return `{"id": "` + id + `", "actor": "llm", "named": {"request": "hello", "max_output_tokens": 50, "upstream": false}}`
@@ -257,16 +259,12 @@ func TestBudgetOfChildrenGivenLate(t *testing.T) {
 	s := &spender{T: t}
 	const used, before, limit = 53, 6, 6*53 + 150 // used is the tokens of a call
 	goOn := make(chan struct{})
-	s.d = serveWith(t, fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+	s.serve(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
 		if s.calls.Add(1) > before {
 			<-goOn
 		}
 		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 50}}, true
 	}}, func(*stack.Config) {})
-	var err error
-	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.c.Close()) }()
 	var nodes, edges []string
 	for i := range 6 {
 		nodes = append(nodes, fmt.Sprintf(`{"id": "n%d", "actor": "llm", "named": {"request": "hello", "max_output_tokens": 50, "upstream": false}}`, i))
@@ -304,16 +302,12 @@ func TestBudgetOfChildrenGivenLate(t *testing.T) {
 // TestSoftCap has calls ask a cheaper model while the epic of their run is over its soft cap.
 func TestSoftCap(t *testing.T) {
 	s := &spender{T: t}
-	s.d = serveWith(t, fakellm.Script{Default: fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}}, func(cfg *stack.Config) {
+	s.serve(fakellm.Script{Default: fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}}, func(cfg *stack.Config) {
 		cheap := cfg.Models.Profiles[cfg.Models.Default]
 		cheap.Model = "cheap-1"
 		cfg.Models.Profiles["cheap"] = cheap
 		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.WhenSoftCap = "cheap" })
 	})
-	var err error
-	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.c.Close()) }()
 	v := s.task()
 	s.command("budgets", "set", "--epic", v.GetEpicId(), "--soft-tokens", "0")
 	r := s.start(epigraph.Task(v.GetId()))

@@ -12,19 +12,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
-	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/registry"
 )
-
-func postgresConfig(t *testing.T) registry.Config {
-	cfg := registry.DefaultConfig()
-	cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(pgtest.New(t))
-	return cfg
-}
 
 // change renames an epic, so that the feed has one event more.
 func change(t *testing.T, c registryv1.RegistryServiceClient, id, title string) {
@@ -57,7 +48,7 @@ func titled(t *testing.T, stream eventStream) (int64, string) {
 
 func TestEventsFeed(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]func(*testing.T) registry.Config{"SQLite": sqliteConfig, "Postgres": postgresConfig} {
+	for name, config := range onBothStores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := serve(t, config(t))

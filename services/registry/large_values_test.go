@@ -15,12 +15,9 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/registry"
 )
 
 // large is a text of 3 KB, with letters that take more than a byte.
@@ -90,14 +87,7 @@ func TestLargeValues(t *testing.T) {
 		slices.Sort(have)
 		require.Equal(t, have, slices.Sorted(maps.Keys(cases)), "each RPC has a case here")
 	})
-	for name, config := range map[string]func(*testing.T) registry.Config{
-		"SQLite": sqliteConfig,
-		"Postgres": func(t *testing.T) registry.Config {
-			cfg := registry.DefaultConfig()
-			cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(pgtest.New(t))
-			return cfg
-		},
-	} {
+	for name, config := range onBothStores() {
 		t.Run(name, func(t *testing.T) {
 			c := serve(t, config(t))
 			for _, name := range slices.Sorted(maps.Keys(cases)) {

@@ -17,10 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
-	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/registry"
 )
 
 // memoryWorld is a registry with keys: ada may run, root administers, and the services have a token.
@@ -31,14 +29,7 @@ type memoryWorld struct {
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]func(*testing.T) registry.Config{
-		"SQLite": sqliteConfig,
-		"Postgres": func(t *testing.T) registry.Config {
-			cfg := registry.DefaultConfig()
-			cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(pgtest.New(t))
-			return cfg
-		},
-	} {
+	for name, config := range onBothStores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dial, _ := serveConn(t, config(t), grpckit.AuthConfig{ServiceToken: conf.NewSecret("of-services"), Keys: []grpckit.APIKey{

@@ -14,9 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
-	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/registry"
 )
 
 // TestPrincipal writes by one key what another has made, by every method that writes, and reads back which of
@@ -25,14 +23,7 @@ func TestPrincipal(t *testing.T) {
 	key := func(name string) grpckit.APIKey {
 		return grpckit.APIKey{Name: name, Namespace: "acme", Secret: conf.NewSecret("secret-of-" + name), Scopes: access.Scopes()}
 	}
-	for name, config := range map[string]func(*testing.T) registry.Config{
-		"SQLite": sqliteConfig,
-		"Postgres": func(t *testing.T) registry.Config {
-			cfg := registry.DefaultConfig()
-			cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(pgtest.New(t))
-			return cfg
-		},
-	} {
+	for name, config := range onBothStores() {
 		t.Run(name, func(t *testing.T) {
 			var log testkit.LogBuffer
 			tel := obs.Noop()

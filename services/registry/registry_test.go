@@ -37,6 +37,17 @@ func sqliteConfig(t *testing.T) registry.Config {
 	return cfg
 }
 
+func postgresConfig(t *testing.T) registry.Config {
+	cfg := registry.DefaultConfig()
+	cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(pgtest.New(t))
+	return cfg
+}
+
+// onBothStores makes configurations of registries, by the name of their database.
+func onBothStores() map[string]func(*testing.T) registry.Config {
+	return map[string]func(*testing.T) registry.Config{"SQLite": sqliteConfig, "Postgres": postgresConfig}
+}
+
 // serve opens a registry behind the real interceptor chain and returns a client of it.
 func serve(t *testing.T, cfg registry.Config) registryv1.RegistryServiceClient {
 	t.Helper()

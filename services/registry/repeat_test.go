@@ -8,25 +8,15 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/registry"
 )
 
 // TestRepeats sends every request that has a request id again: at once, and when what it is about has ended.
 // It is answered as it was the first time, and refused with another body.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]func(*testing.T) registry.Config{
-		"SQLite": sqliteConfig,
-		"Postgres": func(t *testing.T) registry.Config {
-			cfg := registry.DefaultConfig()
-			cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(pgtest.New(t))
-			return cfg
-		},
-	} {
+	for name, config := range onBothStores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := serve(t, config(t))

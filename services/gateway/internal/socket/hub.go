@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -237,7 +238,7 @@ func (h *hub) join(s *subscription, from position) (joined, full bool) {
 		if e.seq <= from[e.series] {
 			continue
 		}
-		if e.channels == nil || has(e.channels, s.channel) {
+		if e.channels == nil || slices.Contains(e.channels, s.channel) {
 			if !s.client.offer(s, e, e.messages(s.channel)) {
 				return false, true
 			}
@@ -256,15 +257,6 @@ func (h *hub) join(s *subscription, from position) (joined, full bool) {
 	}
 	h.subs[s.channel][s] = struct{}{}
 	return true, false
-}
-
-func has(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 func (h *hub) leave(s *subscription) {

@@ -8,7 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
-	"github.com/epigraph-run/epigraph/workflow/discover"
+	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
 // ReasonQueryEmpty refuses a search without a word.
@@ -25,7 +25,7 @@ type Match struct {
 // SearchEpics finds epics by the words of a text. after is the last match of the page before, of which ID and
 // score count. Of what it finds it returns at most limit.
 func (b *Accounts) SearchEpics(ctx context.Context, text string, q store.SearchQuery, after epic.Hit, limit int) ([]Match, error) {
-	q.Words = discover.Words(epic.MaxQueryWords, text)
+	q.Words = words.OfQuery(text)
 	if len(q.Words) == 0 {
 		return nil, errs.New(errs.InvalidArgument, ReasonQueryEmpty, "the query has no word").
 			Violate("query", ReasonQueryEmpty, "has no word").Hint("name words of the goal; ListEpics lists epics without any")

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
 // work is one task and its epic in one transaction that has the epic's lock.
@@ -411,7 +412,7 @@ func (b *Accounts) DeleteTask(ctx context.Context, namespace, id, etag string) e
 		if err := tx.ForgetStarts(ctx, namespace, w.epic.ID, id); err != nil {
 			return err
 		}
-		if err := tx.AddWords(ctx, namespace, w.epic.ID, epic.Words{}.Since(w.task.Words())); err != nil {
+		if err := tx.AddWords(ctx, namespace, w.epic.ID, words.Weights{}.Since(w.task.Words())); err != nil {
 			return err
 		}
 		w.epic.Dependencies = max(0, w.epic.Dependencies-int32(dependents+len(w.task.DependsOn)))

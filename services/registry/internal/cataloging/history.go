@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -44,15 +45,8 @@ func (c *Catalog) RecordPauses(ctx context.Context, namespace string, pauses []P
 		fresh = 0
 		found := known{tx: tx, namespace: namespace, of: map[catalog.Ref]version{}}
 		for _, p := range pauses {
-			v, err := found.version(ctx, p.Ref)
-			if err != nil {
-				return err
-			}
-			if v.workflow == "" {
-				continue
-			}
 			// Ids of runs have no slash, so that this one is no end.
-			is, err := tx.CountRun(ctx, namespace, p.RunID+"/"+strconv.FormatInt(p.Seq, 10), v.workflow, v.number, now)
+			_, is, err := found.first(ctx, p.Ref, p.RunID+"/"+strconv.FormatInt(p.Seq, 10), now)
 			if err != nil {
 				return err
 			}
@@ -92,14 +86,7 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 		samples := map[version][]catalog.Sample{}
 		found := known{tx: tx, namespace: namespace, of: map[catalog.Ref]version{}}
 		for _, r := range runs {
-			v, err := found.version(ctx, r.Ref)
-			if err != nil {
-				return err
-			}
-			if v.workflow == "" {
-				continue
-			}
-			is, err := tx.CountRun(ctx, namespace, r.ID, v.workflow, v.number, now)
+			v, is, err := found.first(ctx, r.Ref, r.ID, now)
 			if err != nil {
 				return err
 			}
@@ -171,6 +158,16 @@ func (k *known) version(ctx context.Context, ref catalog.Ref) (version, error) {
 	}
 	k.of[ref] = v
 	return v, nil
+}
+
+// first notes what is told of a run of a version under an id, and reports whether that is new and the version
+// is there.
+func (k *known) first(ctx context.Context, ref catalog.Ref, id string, now time.Time) (v version, is bool, err error) {
+	if v, err = k.version(ctx, ref); err != nil || v.workflow == "" {
+		return v, false, err
+	}
+	is, err = k.tx.CountRun(ctx, k.namespace, id, v.workflow, v.number, now)
+	return v, is, err
 }
 
 func missing(err error) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
+	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -75,7 +76,7 @@ func TestNew(t *testing.T) {
 	t.Run("Words/AreThoseOfTextsNotOfFieldNames", func(t *testing.T) {
 		t.Parallel()
 		e := memory.Entry{Key: "drink", Text: "likes tea", Tags: []string{"taste"}, Value: []byte(`{"goal": "visit", "list": ["one", {"deep": "two", "n": 3}], "last": "three"}`)}
-		require.Equal(t, memory.Words{"drink": 8, "taste": 6, "like": 4, "tea": 4, "visit": 2, "one": 2, "two": 2, "three": 2}, e.Words())
+		require.Equal(t, words.Weights{"drink": 8, "taste": 6, "like": 4, "tea": 4, "visit": 2, "one": 2, "two": 2, "three": 2}, e.Words())
 	})
 }
 

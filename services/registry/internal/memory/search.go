@@ -5,39 +5,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/epigraph-run/epigraph/workflow/discover"
+	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
-const (
-	// MaxQueryWords is how many words of a query count.
-	MaxQueryWords = 16
-	// MaxFound is how many rows of words a search looks at.
-	MaxFound = 4096
-
-	// maxWords is how many different words of an entry are found again: those of its key and tags
-	// first.
-	maxWords = 200
-	// wordScore is what a word of the query is worth beside the weights of others.
-	wordScore = 1 << 20
-)
-
-// Words are words with the weights that they have in an entry.
-type Words map[string]int64
+// MaxFound is how many rows of words a search looks at.
+const MaxFound = 4096
 
 // Words are those by which an entry is found.
-func (e *Entry) Words() Words {
-	w := Words{}
-	add := func(weight int64, texts ...string) {
-		for _, word := range discover.Words(maxWords, texts...) {
-			if _, known := w[word]; known || len(w) < maxWords {
-				w[word] += weight
-			}
-		}
-	}
-	add(8, e.Key)
-	add(6, e.Tags...)
-	add(4, e.Text)
-	add(2, texts(e.Value)...)
+func (e *Entry) Words() words.Weights {
+	w := words.Weights{}
+	w.Add(8, e.Key)
+	w.Add(6, e.Tags...)
+	w.Add(4, e.Text)
+	w.Add(2, texts(e.Value)...)
 	return w
 }
 
@@ -58,13 +38,13 @@ type Query struct {
 }
 
 // Words are those of the query.
-func (q *Query) Words() []string { return discover.Words(MaxQueryWords, q.Text) }
+func (q *Query) Words() []string { return words.OfQuery(q.Text) }
 
 // Hit is an entry that a search has found.
 type Hit struct {
 	Entry Entry
 	// Weights are those of the words of the query that it has.
-	Weights Words
+	Weights words.Weights
 	// Score ranks it among those of one query; greater is better.
 	Score int64
 }
@@ -73,12 +53,11 @@ type Hit struct {
 // in which the words weigh most by the confidence of the entry, then the newest.
 func Rank(hits []Hit) {
 	for i, h := range hits {
-		var words, weight int64
+		var weight int64
 		for _, n := range h.Weights {
-			words++
-			weight += min(n, 1000)
+			weight += min(n, words.FullWeight)
 		}
-		hits[i].Score = words*wordScore + int64(float64(weight)*1000*h.Entry.Confidence)
+		hits[i].Score = int64(len(h.Weights))*words.Score + int64(float64(weight)*1000*h.Entry.Confidence)
 	}
 	slices.SortFunc(hits, func(a, b Hit) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), b.Entry.UpdateTime.Compare(a.Entry.UpdateTime), cmp.Compare(b.Entry.ID, a.Entry.ID))

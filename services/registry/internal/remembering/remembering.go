@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
 // ReasonSearchEmpty refuses a search in no scope, or in too many.
@@ -220,7 +221,7 @@ func byKey(ctx context.Context, r store.Reader, q *memory.Query, now time.Time) 
 	for _, s := range q.Scopes {
 		for _, e := range there {
 			if e.Scope == s && q.Passes(&e, now) && len(out) < q.Limit {
-				out = append(out, memory.Hit{Entry: e, Weights: memory.Words{}})
+				out = append(out, memory.Hit{Entry: e, Weights: words.Weights{}})
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
 const (
@@ -186,7 +187,7 @@ type Tx interface {
 
 	// AddWords adds weights to the words by which a locked epic is found. A word is forgotten where nothing
 	// is left of its weight.
-	AddWords(ctx context.Context, namespace, epicID string, words epic.Words) error
+	AddWords(ctx context.Context, namespace, epicID string, added words.Weights) error
 
 	InsertTask(ctx context.Context, t epic.Task) error
 	// PutTask writes all but Actual, and only over this revision; otherwise it is a Conflict.
@@ -377,7 +378,7 @@ const (
 // SearchQuery filters epics that are searched; all filters that are set must hold.
 type SearchQuery struct {
 	Namespace string
-	// Words are different ones, at most epic.MaxQueryWords.
+	// Words are different ones, at most words.MaxQuery.
 	Words  []string
 	States []epic.State
 	// AnyTag matches epics that have one of these.

@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
 const memoryColumns = `t.namespace, t.id, t.place, t.key, t.kind, t.text, t.value, t.tags, t.origin, t.source, t.user_id, t.confidence,
@@ -75,10 +76,10 @@ func (t tx) Memories(ctx context.Context, q store.MemoryQuery) (store.Found[memo
 
 // FindMemories implements store.Reader. Ids of entries ascend with the time of their first write, in
 // one process strictly and among several by their clocks.
-func (t tx) FindMemories(ctx context.Context, q memory.Query, words []string, now time.Time) ([]memory.Hit, error) {
-	found := map[string]memory.Words{}
+func (t tx) FindMemories(ctx context.Context, q memory.Query, wanted []string, now time.Time) ([]memory.Hit, error) {
+	found := map[string]words.Weights{}
 	for _, s := range q.Scopes {
-		if err := t.findIn(ctx, &q, s.Place(), words, found); err != nil {
+		if err := t.findIn(ctx, &q, s.Place(), wanted, found); err != nil {
 			return nil, err
 		}
 	}
@@ -107,17 +108,17 @@ func (t tx) FindMemories(ctx context.Context, q memory.Query, words []string, no
 }
 
 // findIn finds entries of one scope by words, or the last ones.
-func (t tx) findIn(ctx context.Context, q *memory.Query, place string, words []string, found map[string]memory.Words) error {
+func (t tx) findIn(ctx context.Context, q *memory.Query, place string, wanted []string, found map[string]words.Weights) error {
 	look := memory.MaxFound / len(q.Scopes)
-	if len(words) == 0 {
+	if len(wanted) == 0 {
 		return t.each(ctx, func(row dbkit.Scanner) error {
 			var id string
 			err := row.Scan(&id)
-			found[id] = memory.Words{}
+			found[id] = words.Weights{}
 			return err
 		}, `SELECT id FROM memories WHERE namespace = $1 AND place = $2 ORDER BY create_time DESC, id DESC LIMIT $3`, q.Namespace, place, look)
 	}
-	look /= len(words)
+	look /= len(wanted)
 	here := map[string]bool{}
 	see := func(word string, n *int) func(dbkit.Scanner) error {
 		return func(row dbkit.Scanner) error {
@@ -125,7 +126,7 @@ func (t tx) findIn(ctx context.Context, q *memory.Query, place string, words []s
 			var weight int64
 			err := row.Scan(&id, &weight)
 			if found[id] == nil {
-				found[id] = memory.Words{}
+				found[id] = words.Weights{}
 			}
 			found[id][word], here[id] = weight, true
 			*n++
@@ -134,7 +135,7 @@ func (t tx) findIn(ctx context.Context, q *memory.Query, place string, words []s
 	}
 	// cut are the words that more entries have.
 	var cut []string
-	for _, word := range words {
+	for _, word := range wanted {
 		n := 0
 		if err := t.each(ctx, see(word, &n), `SELECT memory_id, weight FROM memory_words WHERE namespace = $1 AND place = $2 AND word = $3 ORDER BY memory_id DESC LIMIT $4`,
 			q.Namespace, place, word, look); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
 // The words are rows of a table of our own on both databases. Their full-text indexes rank differently, read
@@ -19,17 +20,17 @@ import (
 const wordRows = 500
 
 // AddWords implements store.Tx.
-func (t tx) AddWords(ctx context.Context, namespace, epicID string, words epic.Words) error {
-	if len(words) == 0 {
+func (t tx) AddWords(ctx context.Context, namespace, epicID string, added words.Weights) error {
+	if len(added) == 0 {
 		return nil
 	}
 	columns := [][2]string{{"namespace", "text"}, {"word", "text"}, {"epic_id", "text"}, {"weight", "bigint"}}
 	var less []string
-	for some := range slices.Chunk(slices.Sorted(maps.Keys(words)), wordRows) {
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(added)), wordRows) {
 		rows := make([][]any, len(some))
 		for i, w := range some {
-			rows[i] = []any{namespace, w, epicID, words[w]}
-			if words[w] < 0 {
+			rows[i] = []any{namespace, w, epicID, added[w]}
+			if added[w] < 0 {
 				less = append(less, w)
 			}
 		}
@@ -50,14 +51,14 @@ func (t tx) AddWords(ctx context.Context, namespace, epicID string, words epic.W
 // FindEpics implements store.Reader.
 func (t tx) FindEpics(ctx context.Context, q store.SearchQuery) ([]epic.Hit, error) {
 	look := store.MaxFound / len(q.Words)
-	found := map[string]epic.Words{}
+	found := map[string]words.Weights{}
 	see := func(word string) func(dbkit.Scanner) error {
 		return func(row dbkit.Scanner) error {
 			var id string
 			var weight int64
 			err := row.Scan(&id, &weight)
 			if found[id] == nil {
-				found[id] = epic.Words{}
+				found[id] = words.Weights{}
 			}
 			found[id][word] = weight
 			return err
@@ -82,8 +83,8 @@ func (t tx) FindEpics(ctx context.Context, q store.SearchQuery) ([]epic.Hit, err
 		return nil, err
 	}
 	hits := make([]epic.Hit, 0, len(found))
-	for id, words := range found {
-		hits = append(hits, epic.Hit{ID: id, Weights: words})
+	for id, has := range found {
+		hits = append(hits, epic.Hit{ID: id, Weights: has})
 	}
 	return hits, nil
 }
@@ -94,13 +95,13 @@ const maxPairs = 2048
 // lookUpWords looks up which of the words that many epics have are those of epics that were found by
 // others. If there are too many of both, it does so for the epics that come first by what is known of
 // them.
-func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, found map[string]epic.Words) error {
+func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, found map[string]words.Weights) error {
 	if len(cut) == 0 {
 		return nil
 	}
 	hits := make([]epic.Hit, 0, len(found))
-	for id, words := range found {
-		hits = append(hits, epic.Hit{ID: id, Weights: words})
+	for id, has := range found {
+		hits = append(hits, epic.Hit{ID: id, Weights: has})
 	}
 	epic.Rank(hits)
 	// Any of them may have all of these words. So those come first that have most of the others, of
@@ -141,7 +142,7 @@ func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, fou
 }
 
 // sieve takes out what does not pass the filters.
-func (t tx) sieve(ctx context.Context, q store.SearchQuery, found map[string]epic.Words) error {
+func (t tx) sieve(ctx context.Context, q store.SearchQuery, found map[string]words.Weights) error {
 	ids := slices.Sorted(maps.Keys(found))
 	var w where
 	w.args = append(w.args, ids, q.Namespace)
@@ -172,7 +173,7 @@ func (t tx) sieve(ctx context.Context, q store.SearchQuery, found map[string]epi
 		return err
 	}, `SELECT t.id FROM `+t.d.Lists(`w`, [2]string{"want", "text"})+t.d.LookUp(`epics`, `t`, `t.namespace = $2 AND t.id = w.want`)+
 		` WHERE `+strings.Join(w.parts, " AND "), w.args...)
-	maps.DeleteFunc(found, func(id string, _ epic.Words) bool { return !passed[id] })
+	maps.DeleteFunc(found, func(id string, _ words.Weights) bool { return !passed[id] })
 	return err
 }
 
