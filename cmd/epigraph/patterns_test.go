@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // TestPatterns runs the script that prints what the agents of all shipped patterns say, with the command as
@@ -21,7 +22,7 @@ func TestPatterns(t *testing.T) {
 		t.Cleanup(func() { _ = os.RemoveAll(bin) })
 	}
 	cmd := exec.CommandContext(t.Context(), "../../scripts/patterns", filepath.Join(bin, "epigraph"))
-	cmd.Env = append(os.Environ(), "PATTERNS_HTTP_PORT="+freePort(t), "PATTERNS_GRPC_PORT="+freePort(t))
+	cmd.Env = append(os.Environ(), "PATTERNS_HTTP="+testkit.FreeAddress(t), "PATTERNS_GRPC="+testkit.FreeAddress(t))
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	said := map[string]string{}
@@ -43,15 +44,4 @@ func TestPatterns(t *testing.T) {
 			require.Contains(t, said[name], want)
 		})
 	}
-}
-
-// freePort is a port of the loopback that was free a moment ago.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	return port
 }

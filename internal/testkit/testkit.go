@@ -1,11 +1,12 @@
 // Package testkit owns what tests of every package share: the check for leaked goroutines with the one list
-// of known exceptions, a logger that writes to the test, and waiting for a condition. It must not know any
-// service, and no production code may import it.
+// of known exceptions, a logger that writes to the test, waiting for a condition, and a free address. It must
+// not know any service, and no production code may import it.
 package testkit
 
 import (
 	"context"
 	"log/slog"
+	"net"
 	"testing"
 	"time"
 
@@ -37,6 +38,15 @@ func Context(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// FreeAddress returns an address of the loopback that was free a moment ago.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
 }
 
 // Timeout is how long Eventually waits: far longer than anything takes on a machine that is busy.

@@ -173,10 +173,7 @@ func TestMCP_FirstList(t *testing.T) {
 
 // TestMCP_Down starts a run whose tool's server is not there yet.
 func TestMCP_Down(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
+	address := testkit.FreeAddress(t)
 	f := serve(t, nil, withTools("http://"+address))
 	node := greet("who", `"ada"`)
 	node.Retry = &graphv1.Retry{MaxAttempts: 100, InitialInterval: durationpb.New(100 * time.Millisecond)}

@@ -131,7 +131,7 @@ func (c *cluster) addr(name string) string {
 	if b, err := os.ReadFile(file); err == nil {
 		return string(b)
 	}
-	at := freeAddress(c.t)
+	at := testkit.FreeAddress(c.t)
 	require.NoError(c.t, os.WriteFile(file, []byte(at), 0o600))
 	return at
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -272,8 +271,8 @@ func newSoak(t *testing.T, dev bool) *soak {
 	bin, err := binary()
 	require.NoError(t, err)
 	dir := t.TempDir()
-	gateway := freeAddress(t)
-	addrs := map[string]string{"planner": freeAddress(t), "executor": freeAddress(t), "registry": freeAddress(t)}
+	gateway := testkit.FreeAddress(t)
+	addrs := map[string]string{"planner": testkit.FreeAddress(t), "executor": testkit.FreeAddress(t), "registry": testkit.FreeAddress(t)}
 	s := &soak{t: t, open: dev, conns: map[string]*grpc.ClientConn{},
 		client: client{url: "http://" + gateway, web: &http.Client{Timeout: 70 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}}
 	config := filepath.Join(dir, "epigraph.yaml")
@@ -329,17 +328,9 @@ executor: {store: postgres, postgres_url: %[4]q, migrate: false, id: soak, drain
 	return s
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func (s *soak) launch(dir, name string, command ...string) {
 	s.t.Helper()
-	p := &soaked{name: name, log: filepath.Join(dir, name+".log"), admin: freeAddress(s.t), ended: make(chan struct{})}
+	p := &soaked{name: name, log: filepath.Join(dir, name+".log"), admin: testkit.FreeAddress(s.t), ended: make(chan struct{})}
 	log, err := os.Create(p.log)
 	require.NoError(s.t, err)
 	p.cmd = exec.Command("prlimit", append([]string{"--as=" + strconv.Itoa(soakLimit)}, command...)...)
