@@ -40,6 +40,7 @@ var table = map[string][]Scope{
 	"epigraph.planner.v1.PlannerService/RevisePlan":  run,
 
 	"epigraph.executor.v1.ExecutorService/StartRun":        run,
+	"epigraph.executor.v1.ExecutorService/RunAndWait":      run,
 	"epigraph.executor.v1.ExecutorService/ValidateGraph":   run,
 	"epigraph.executor.v1.ExecutorService/GetRun":          run,
 	"epigraph.executor.v1.ExecutorService/GetRunGraph":     run,

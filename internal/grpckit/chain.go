@@ -155,7 +155,7 @@ func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
 		goroutine.Reserve()
 		c := &call{method: method}
 		c.header = func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
-		err = k.run(ctx, c, func(ctx context.Context) error {
+		err = k.run(context.WithValue(ctx, drainKey{}, k.drain), c, func(ctx context.Context) error {
 			in := k.receiver(ctx, c, receive)
 			defer in.end()
 			out := k.budget.Answer(Namespace(ctx))

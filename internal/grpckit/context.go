@@ -63,8 +63,8 @@ func ValidRequestID(id string) bool {
 
 type drainKey struct{}
 
-// Draining returns a channel that closes when the server of this stream begins to stop, so that a
-// handler without an end can return in good order. Outside of a stream it never closes.
+// Draining returns a channel that closes when the server of this call begins to stop, so that a handler that
+// waits can return in good order. Outside of a call it never closes.
 func Draining(ctx context.Context) <-chan struct{} {
 	c, _ := ctx.Value(drainKey{}).(chan struct{})
 	return c

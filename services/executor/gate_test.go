@@ -84,6 +84,11 @@ func TestGate(t *testing.T) {
 				return started(f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: say(), TaskId: task}))
 			}
 		},
+		"RunAndWait": func(t *testing.T, task string) func() (string, error) {
+			return func() (string, error) {
+				return started(f.RunAndWait(t.Context(), &executorv1.StartRunRequest{Graph: say(), TaskId: task}))
+			}
+		},
 		"SignalWithStart": func(t *testing.T, task string) func() (string, error) {
 			return func() (string, error) {
 				return started(f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "go",

@@ -171,6 +171,12 @@ func largeCases() map[string]func(*largeWorld) {
 			require.Equal(w.t, one.GetId(), two.GetId())
 			w.whole(two)
 		},
+		"ExecutorService/RunAndWait": func(w *largeWorld) {
+			got, err := w.c.RunAndWait(w.t.Context(), w.request(say("last")))
+			require.NoError(w.t, err)
+			require.Equal(w.t, completed, got.GetState())
+			w.whole(got)
+		},
 		"ExecutorService/GetRun": func(w *largeWorld) {
 			id := w.start(say("last"))
 			w.is(id, completed)

@@ -133,6 +133,11 @@ func principals(t *testing.T, r *replica) {
 		},
 
 		executors + "StartRun": func(t *testing.T) string { return readRun(t, asking(t).GetId()) },
+		executors + "RunAndWait": func(t *testing.T) string {
+			run, err := runs.RunAndWait(ctx, &executorv1.StartRunRequest{Graph: nodes(ask)})
+			require.NoError(t, err)
+			return readRun(t, run.GetId())
+		},
 		executors + "SignalWithStart": func(t *testing.T) string {
 			run, err := runs.SignalWithStart(ctx, &executorv1.SignalWithStartRequest{Name: "s", Start: &executorv1.StartRunRequest{Graph: nodes(ask), BusinessKey: "signaled"}})
 			require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -112,6 +114,10 @@ func TestRepeats(t *testing.T) {
 					return req, func() { req.TaskId = "tk_other" }
 				},
 			},
+			"RunAndWait": {"": func(_ *testing.T, id string) (proto.Message, func()) {
+				req := &executorv1.StartRunRequest{Graph: nodes(waits), RequestId: id, Wait: durationpb.New(time.Millisecond)}
+				return req, func() { req.Labels = labels }
+			}},
 			"SignalWithStart": {
 				"Starts": func(_ *testing.T, id string) (proto.Message, func()) {
 					req := &executorv1.SignalWithStartRequest{Name: "else", Start: &executorv1.StartRunRequest{Graph: nodes(waits), TaskId: "tk_" + id, BusinessKey: id, RequestId: id}}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -31,6 +32,12 @@ func TestWebhookAddresses(t *testing.T) {
 			req := start(url)
 			req.StartTime = later
 			_, err := f.StartRun(t.Context(), req)
+			return err
+		},
+		"RunAndWait": func(t *testing.T, url string) error {
+			req := start(url)
+			req.StartTime, req.Wait = later, durationpb.New(time.Millisecond)
+			_, err := f.RunAndWait(t.Context(), req)
 			return err
 		},
 		"SignalWithStart": func(t *testing.T, url string) error {

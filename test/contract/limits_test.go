@@ -61,7 +61,7 @@ var figures = map[string][]figure{
 	"lists, maps, elements":    {words("400", status)},
 	"faults that are told":     {{"50", gw + "jsonview.maxFaults"}},
 
-	"watches of runs at one executor, channels of [the live door](live.md#bounds) among them": {words("64", "a default of the configuration")},
+	"watches of runs at one executor, channels of [the live door](live.md#bounds) and requests that [wait](rest.md#answers-at-once) among them": {words("64", "a default of the configuration")},
 
 	"watches of the feed at one replica":             {words("1,000", "a field of accounting.DefaultBounds")},
 	"events of the feed that are kept":               {words("1,000,000", "a default of the configuration"), words("1 GiB", "a default of the configuration")},

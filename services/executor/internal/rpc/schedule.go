@@ -141,6 +141,9 @@ func (s *ScheduleServer) spec(ctx context.Context, m *executorv1.Schedule, fresh
 	if req.GetRequestId() != "" {
 		fault = fault.Violate("schedule.start.request_id", schedule.ReasonInvalid, "must be empty: a start is identified by the schedule and its time")
 	}
+	if req.GetWait() != nil {
+		fault = fault.Violate("schedule.start.wait", schedule.ReasonInvalid, "must be empty: nobody waits for what a schedule starts")
+	}
 	if req.GetStartTime() != nil {
 		fault = fault.Violate("schedule.start.start_time", schedule.ReasonInvalid, "must be empty: the schedule says when")
 	}

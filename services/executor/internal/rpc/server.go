@@ -79,6 +79,10 @@ func NewServer(e *engine.Engine, j journal.Journal, actors func() []actor.Spec, 
 
 // StartRun implements the service.
 func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
+	return s.startAndWait(ctx, req, req.GetWait().AsDuration())
+}
+
+func (s *Server) startRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
 	once, before, err := s.answered(ctx, command.MethodStart, req)
 	if err != nil {
 		return nil, err
@@ -418,7 +422,11 @@ func (s *Server) run(ctx context.Context, id string) (*executorv1.Run, error) {
 
 // GetRun implements the service.
 func (s *Server) GetRun(ctx context.Context, req *executorv1.GetRunRequest) (*executorv1.Run, error) {
-	return s.run(ctx, req.GetRunId())
+	r, err := s.run(ctx, req.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	return s.await(ctx, r, req.GetWait().AsDuration())
 }
 
 // GetRunGraph implements the service.

@@ -32,6 +32,9 @@ func repeatable(req interface {
 	body := proto.Clone(req)
 	m := body.ProtoReflect()
 	m.Clear(m.Descriptor().Fields().ByName(protoreflect.Name("request_id")))
+	if wait := m.Descriptor().Fields().ByName(protoreflect.Name("wait")); wait != nil {
+		m.Clear(wait) // a repetition may wait longer
+	}
 	return request(req.GetRequestId(), body)
 }
 
@@ -119,6 +122,10 @@ func (s *Server) SignalRun(ctx context.Context, req *executorv1.SignalRunRequest
 
 // SignalWithStart implements the service.
 func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWithStartRequest) (*executorv1.Run, error) {
+	if req.GetStart().GetWait() != nil {
+		return nil, errs.New(errs.InvalidArgument, "WAIT_INVALID", "start.wait is not for SignalWithStart").
+			Violate("start.wait", "WAIT_INVALID", "must be empty").Hint("wait for the run with GetRun")
+	}
 	var once journal.Request
 	if id := req.GetStart().GetRequestId(); id != "" {
 		body := proto.CloneOf(req)

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	ExecutorService_StartRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/StartRun"
+	ExecutorService_RunAndWait_FullMethodName      = "/epigraph.executor.v1.ExecutorService/RunAndWait"
 	ExecutorService_ValidateGraph_FullMethodName   = "/epigraph.executor.v1.ExecutorService/ValidateGraph"
 	ExecutorService_GetRun_FullMethodName          = "/epigraph.executor.v1.ExecutorService/GetRun"
 	ExecutorService_GetRunGraph_FullMethodName     = "/epigraph.executor.v1.ExecutorService/GetRunGraph"
@@ -58,8 +59,11 @@ const (
 //
 // ExecutorService starts, shows, streams and stops runs.
 type ExecutorServiceClient interface {
-	// StartRun records a run and starts it. The answer is sent after the run is durable.
+	// StartRun records a run and starts it. The answer is sent after the run is durable, or with `wait` when the
+	// run has ended.
 	StartRun(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// RunAndWait is StartRun that waits for a minute where the request does not say how long.
+	RunAndWait(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ValidateGraph reports all faults of a graph for which StartRun would refuse it, with the actors that the
 	// namespace has now. It starts nothing.
 	ValidateGraph(ctx context.Context, in *ValidateGraphRequest, opts ...grpc.CallOption) (*ValidateGraphResponse, error)
@@ -176,6 +180,16 @@ func (c *executorServiceClient) StartRun(ctx context.Context, in *StartRunReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
 	err := c.cc.Invoke(ctx, ExecutorService_StartRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) RunAndWait(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_RunAndWait_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -467,8 +481,11 @@ func (c *executorServiceClient) ListActors(ctx context.Context, in *ListActorsRe
 //
 // ExecutorService starts, shows, streams and stops runs.
 type ExecutorServiceServer interface {
-	// StartRun records a run and starts it. The answer is sent after the run is durable.
+	// StartRun records a run and starts it. The answer is sent after the run is durable, or with `wait` when the
+	// run has ended.
 	StartRun(context.Context, *StartRunRequest) (*Run, error)
+	// RunAndWait is StartRun that waits for a minute where the request does not say how long.
+	RunAndWait(context.Context, *StartRunRequest) (*Run, error)
 	// ValidateGraph reports all faults of a graph for which StartRun would refuse it, with the actors that the
 	// namespace has now. It starts nothing.
 	ValidateGraph(context.Context, *ValidateGraphRequest) (*ValidateGraphResponse, error)
@@ -583,6 +600,9 @@ type UnimplementedExecutorServiceServer struct{}
 
 func (UnimplementedExecutorServiceServer) StartRun(context.Context, *StartRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method StartRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) RunAndWait(context.Context, *StartRunRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunAndWait not implemented")
 }
 func (UnimplementedExecutorServiceServer) ValidateGraph(context.Context, *ValidateGraphRequest) (*ValidateGraphResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ValidateGraph not implemented")
@@ -700,6 +720,24 @@ func _ExecutorService_StartRun_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ExecutorServiceServer).StartRun(ctx, req.(*StartRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_RunAndWait_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).RunAndWait(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_RunAndWait_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).RunAndWait(ctx, req.(*StartRunRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1193,6 +1231,10 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StartRun",
 			Handler:    _ExecutorService_StartRun_Handler,
+		},
+		{
+			MethodName: "RunAndWait",
+			Handler:    _ExecutorService_RunAndWait_Handler,
 		},
 		{
 			MethodName: "ValidateGraph",
