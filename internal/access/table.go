@@ -182,6 +182,7 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.WorkflowService/ForkWorkflow":          run,
 	"epigraph.registry.v1.WorkflowService/DiffWorkflowVersions":  run,
 	"epigraph.registry.v1.WorkflowService/DeprecateWorkflow":     run,
+	"epigraph.registry.v1.WorkflowService/ExposeWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/DeleteWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/ValidateWorkflow":      run,
 	"epigraph.registry.v1.WorkflowService/DiscoverWorkflows":     run,

@@ -133,6 +133,7 @@ type commands struct {
 		Discover  workflowsDiscoverCmd  `cmd:"" help:"Find workflows by what they can do."`
 		Forecast  workflowsForecastCmd  `cmd:"" help:"Tell what a run may cost and how long it may take, before it starts."`
 		Deprecate workflowsDeprecateCmd `cmd:"" help:"Take a workflow out of discovery; it still runs."`
+		Expose    workflowsExposeCmd    `cmd:"" help:"Offer a workflow to clients of chat completions."`
 		Delete    workflowsDeleteCmd    `cmd:"" aliases:"rm" help:"Delete a workflow; runs that have begun go on."`
 		ImportDir workflowsImportDirCmd `cmd:"" name:"import-dir" help:"Keep the workflows of a folder in the catalog."`
 

@@ -108,6 +108,8 @@ type workflowsLsCmd struct {
 	page
 	State []string `help:"Workflows in any of these states: active, deprecated." placeholder:"STATE"`
 	Tags  []string `help:"Workflows with any of these tags." name:"tag" placeholder:"TAG"`
+
+	Exposed bool `help:"Only workflows that are exposed."`
 }
 
 // Run lists.
@@ -117,7 +119,7 @@ func (c *workflowsLsCmd) Run(e *env) error {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		req := &registryv1.ListWorkflowsRequest{PageSize: c.Limit, PageToken: c.Token, States: states, Tags: c.Tags}
+		req := &registryv1.ListWorkflowsRequest{PageSize: c.Limit, PageToken: c.Token, States: states, Tags: c.Tags, Exposed: c.Exposed}
 		r, err := s.workflows.ListWorkflows(ctx, req)
 		for err == nil && len(r.GetWorkflows()) == 0 && r.GetNextPageToken() != "" { // as in epicsLsCmd
 			req.PageToken = r.GetNextPageToken()
@@ -225,6 +227,7 @@ func workflowText(e *env, w *registryv1.Workflow) string {
 	}
 	line("deprecated", w.GetDeprecation())
 	line("newest version", fmt.Sprintf("%d, %s, %s", w.GetLatestVersion(), view.Plural(int(w.GetSize().GetNodes()), "node"), view.Plural(int(w.GetSize().GetEdges()), "edge")))
+	line("exposed", w.GetExposed())
 	line("aliases", aliasesText(w.GetAliases()))
 	line("tags", strings.Join(w.GetTags(), ", "))
 	line("fork of", w.GetForkedFrom())
@@ -395,6 +398,28 @@ func (c *workflowsDeprecateCmd) Run(e *env) error {
 			return err
 		}
 		return e.print(w, func() string { return view.Word(w.GetState().String(), "WORKFLOW_STATE_") + "\n" })
+	})
+}
+
+type workflowsExposeCmd struct {
+	Workflow string `arg:"" help:"The workflow."`
+	Version  string `help:"The version that clients run: latest, an alias, or a number." placeholder:"VERSION"`
+	Undo     bool   `help:"Take the exposure back."`
+}
+
+// Run exposes.
+func (c *workflowsExposeCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		w, err := s.workflows.ExposeWorkflow(ctx, &registryv1.ExposeWorkflowRequest{Workflow: c.Workflow, Version: c.Version, Undo: c.Undo})
+		if err != nil {
+			return err
+		}
+		return e.print(w, func() string {
+			if w.GetExposed() == "" {
+				return w.GetSlug() + " is not exposed\n"
+			}
+			return fmt.Sprintf("%s is exposed: %s\n", w.GetSlug(), w.GetExposed())
+		})
 	})
 }
 

@@ -201,7 +201,13 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if e.Reason == reasonMethod {
 		h.Set("Allow", strings.Join(x.allowed, ", "))
 	}
-	body, merr := jsonview.Encode(s.message(e, x.id))
+	var body []byte
+	var merr error
+	if x.route != nil && x.route.render != nil {
+		body = x.route.render(s.message(e, x.id))
+	} else {
+		body, merr = jsonview.Encode(s.message(e, x.id))
+	}
 	if merr != nil {
 		s.log.ErrorContext(ctx, "an error could not be rendered", "err", merr)
 		body = []byte(`{"code":500,"status":"INTERNAL","reason":"INTERNAL","message":"internal error"}`)

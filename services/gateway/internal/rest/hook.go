@@ -73,8 +73,8 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request) {
 
 // receive hands a call on.
 func (s *Server) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, path string) (*executorv1.ReceiveWebhookResponse, error) {
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return nil, errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %.40q is not read here", enc).Hint("send the body uncompressed")
+	if err := checkEncoding(r); err != nil {
+		return nil, err
 	}
 	if len(r.URL.RawQuery) > maxHookQuery {
 		return nil, errs.New(errs.InvalidArgument, "INVALID_QUERY", "the query has more than %d bytes", maxHookQuery)

@@ -27,9 +27,8 @@ import (
 // it refuses the rest with a place, which they could not name. Its memory is taken from share first. others
 // may add to the error of a body that makes sense without its faulty parts.
 func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, share *inflight.Share, others func(body []byte, err *errs.Error) error) (*http.Request, error) {
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return nil, errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %.40q is not read here", enc).
-			Hint("send the body uncompressed")
+	if err := checkEncoding(r); err != nil {
+		return nil, err
 	}
 	body, err := readBody(w, r, limit, share)
 	if err != nil {
@@ -87,6 +86,15 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, sh
 	}
 	out.Header.Set("Content-Type", jsonType)
 	return out, nil
+}
+
+// checkEncoding refuses a body that is not as it was written.
+func checkEncoding(r *http.Request) error {
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %.40q is not read here", enc).
+			Hint("send the body uncompressed")
+	}
+	return nil
 }
 
 // bodyMemory is how often the bytes of a body are there at once: as they came, as protojson, in the reader of

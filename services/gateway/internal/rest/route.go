@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	errorsv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/errors/v1"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
@@ -32,6 +33,8 @@ type route struct {
 	stream  bool // has no deadline
 	socket  bool // is a WebSocket
 	handler http.Handler
+	// render writes an error for the clients of this route; nil is as for all.
+	render func(*errorsv1.Error) []byte
 }
 
 func newRoute(method, template string) *route {

@@ -236,7 +236,7 @@ func (s *Server) buildRoutes() error {
 		rt.open, rt.handler = true, h
 		s.routes = append(s.routes, rt)
 	}
-	s.routes = append(s.routes, events, feed, s.hookRoute(), s.liveRoute())
+	s.routes = append(append(s.routes, events, feed, s.hookRoute(), s.liveRoute()), s.completionRoutes()...)
 	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
 	return nil
 }
@@ -483,12 +483,12 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request, x *exchange) bool 
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "X-Request-Id, X-Trace-Id, Retry-After, ETag")
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, X-Trace-Id, Retry-After, ETag, Epigraph-Thread, Epigraph-Run, Epigraph-Unused")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" || len(x.allowed) == 0 {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", strings.Join(x.allowed, ", "))
-	h.Set("Access-Control-Allow-Headers", "Authorization, X-Api-Key, X-Epigraph-Namespace, X-Request-Id, Content-Type, Last-Event-ID, Traceparent, Tracestate")
+	h.Set("Access-Control-Allow-Headers", "Authorization, X-Api-Key, X-Epigraph-Namespace, X-Request-Id, Content-Type, Last-Event-ID, Traceparent, Tracestate, Epigraph-Thread, Idempotency-Key")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

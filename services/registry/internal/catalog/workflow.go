@@ -4,6 +4,7 @@ package catalog
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,8 +26,16 @@ const (
 	ReasonAliasNotFound = "WORKFLOW_ALIAS_NOT_FOUND"
 	// ReasonTooManyAliases refuses one more alias than a workflow may have.
 	ReasonTooManyAliases = "TOO_MANY_ALIASES"
+	// ReasonAliasExposed refuses to delete the alias by which a workflow is exposed.
+	ReasonAliasExposed = "WORKFLOW_ALIAS_EXPOSED"
+	// ReasonTooManyExposed refuses one more exposed workflow than a namespace may have.
+	ReasonTooManyExposed = "TOO_MANY_EXPOSED"
 
 	maxAliases = 100
+	// MaxExposed is how many workflows of a namespace may be exposed: clients get them all in one list.
+	MaxExposed = 100
+	// Latest stands for the newest version where an exposure names one.
+	Latest = "latest"
 )
 
 // State is the state of a workflow. Its numbers are those of the API and of the stores.
@@ -77,6 +86,9 @@ type Workflow struct {
 	Tags        []string
 	State       State
 	Deprecation string
+	// Exposed is the version that clients of other protocols run: Latest, an alias, or a number. It is empty
+	// if the workflow is not exposed.
+	Exposed string
 	// Latest is the number of the newest version, Versions how many there are.
 	Latest   int64
 	Versions int32
@@ -155,6 +167,9 @@ func (w *Workflow) Add(c Content, number int64, now time.Time, principal string)
 
 // SetAlias lets a name stand for these versions. Which of them exist is for the caller to know.
 func (w *Workflow) SetAlias(name string, to []Weight) error {
+	if name == Latest {
+		return errs.New(errs.InvalidArgument, ReasonAliasInvalid, "%q is no alias: it stands for the newest version where a workflow is exposed", name).Hint("take another name")
+	}
 	a := Alias{Name: name}
 	for _, v := range to {
 		if v.Weight == 0 {
@@ -177,11 +192,30 @@ func (w *Workflow) SetAlias(name string, to []Weight) error {
 	return nil
 }
 
+// Expose lets clients of other protocols run a version: Latest, which is also what an empty one means, an
+// alias, or a number. Whether there is a version of that number is for the caller to know.
+func (w *Workflow) Expose(version string) (number int64, err error) {
+	if version == "" {
+		version = Latest
+	}
+	if n, err := strconv.ParseInt(version, 10, 64); err == nil {
+		number, version = n, strconv.FormatInt(n, 10)
+	} else if _, found := w.alias(version); version != Latest && !found {
+		return 0, w.noAlias(version)
+	}
+	w.Exposed = version
+	return number, nil
+}
+
 // DeleteAlias removes an alias.
 func (w *Workflow) DeleteAlias(name string) error {
 	i, found := w.alias(name)
 	if !found {
 		return w.noAlias(name)
+	}
+	if w.Exposed == name {
+		return errs.New(errs.FailedPrecondition, ReasonAliasExposed, "workflow %q is exposed by its alias %q", w.Slug, name).
+			Hint("expose another version first, or take the exposure back")
 	}
 	w.Aliases = slices.Delete(w.Aliases, i, i+1)
 	if len(w.Aliases) == 0 {

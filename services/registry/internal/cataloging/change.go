@@ -142,6 +142,35 @@ func (c *Catalog) Deprecate(ctx context.Context, namespace, name string, how req
 	})
 }
 
+// Expose lets clients of other protocols run a workflow, or no longer.
+func (c *Catalog) Expose(ctx context.Context, namespace, name string, how request.Change, version string, undo bool) (catalog.Workflow, error) {
+	return c.change(ctx, namespace, "ExposeWorkflow", name, how, func(ctx context.Context, tx store.Tx, w *catalog.Workflow, _ time.Time) error {
+		if undo {
+			w.Exposed = ""
+			return nil
+		}
+		if w.Exposed == "" {
+			n, err := tx.CountExposed(ctx, namespace, catalog.MaxExposed)
+			if err != nil {
+				return err
+			}
+			if n >= catalog.MaxExposed {
+				return errs.New(errs.ResourceExhausted, catalog.ReasonTooManyExposed, "a namespace may expose %d workflows", catalog.MaxExposed).
+					Hint("`epigraph workflows ls --exposed` lists them; take the exposure of some back")
+			}
+		}
+		number, err := w.Expose(version)
+		if err != nil || number == 0 {
+			return err
+		}
+		have, err := tx.VersionsAmong(ctx, namespace, w.ID, []int64{number})
+		if err == nil && len(have) == 0 {
+			err = store.VersionNotFound(w.Slug, number)
+		}
+		return err
+	})
+}
+
 // Delete deletes a workflow. It keeps its slug until it is swept.
 func (c *Catalog) Delete(ctx context.Context, namespace, name, etag string) error {
 	_, err := c.change(ctx, namespace, "DeleteWorkflow", name, request.Change{Etag: etag}, func(_ context.Context, _ store.Tx, w *catalog.Workflow, now time.Time) error {

@@ -66,7 +66,7 @@ func (s *WorkflowServer) ListWorkflows(ctx context.Context, req *registryv1.List
 	if err != nil {
 		return nil, err
 	}
-	q := store.WorkflowQuery{Namespace: grpckit.Namespace(ctx), AnyTag: req.GetTags(), After: p.After, Limit: p.Limit + 1}
+	q := store.WorkflowQuery{Namespace: grpckit.Namespace(ctx), AnyTag: req.GetTags(), Exposed: req.GetExposed(), After: p.After, Limit: p.Limit + 1}
 	if q.States, err = enums[catalog.State]("states", req.GetStates(), catalog.Deprecated); err != nil {
 		return nil, err
 	}
@@ -148,6 +148,19 @@ func (s *WorkflowServer) DeprecateWorkflow(ctx context.Context, req *registryv1.
 		return nil, err
 	}
 	w, err := s.catalog.Deprecate(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), request.Change{Once: o, Etag: req.GetEtag()}, req.GetMessage(), req.GetUndo())
+	return s.workflowReply(ctx, w, err)
+}
+
+// ExposeWorkflow implements registryv1.WorkflowServiceServer.
+func (s *WorkflowServer) ExposeWorkflow(ctx context.Context, req *registryv1.ExposeWorkflowRequest) (*registryv1.Workflow, error) {
+	if req.GetUndo() && req.GetVersion() != "" {
+		return nil, invalid("version", "FIELD_NOT_USED", "says nothing when an exposure is taken back")
+	}
+	_, o, err := prepared(req, req.GetRequestId(), func() (struct{}, error) { return struct{}{}, nil })
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.catalog.Expose(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), request.Change{Once: o, Etag: req.GetEtag()}, req.GetVersion(), req.GetUndo())
 	return s.workflowReply(ctx, w, err)
 }
 
@@ -297,7 +310,7 @@ func workflowTo(w catalog.Workflow) *registryv1.Workflow {
 	out := &registryv1.Workflow{
 		Id: w.ID, Namespace: w.Namespace, Slug: w.Slug, Name: w.Name, Description: w.Description, Tags: w.Tags, State: registryv1.WorkflowState(w.State),
 		Deprecation: w.Deprecation, LatestVersion: w.Latest, VersionCount: w.Versions, History: historyTo(w.History),
-		CreateTime: stamp(w.CreateTime), UpdateTime: stamp(w.UpdateTime), Etag: w.Etag(), Principal: w.Principal, Size: extentTo(w.Extent),
+		CreateTime: stamp(w.CreateTime), UpdateTime: stamp(w.UpdateTime), Etag: w.Etag(), Principal: w.Principal, Size: extentTo(w.Extent), Exposed: w.Exposed,
 	}
 	for _, a := range w.Aliases {
 		out.Aliases = append(out.Aliases, &registryv1.WorkflowAlias{Name: a.Name, Versions: each(a.Versions, func(v catalog.Weight) *registryv1.WorkflowWeight {

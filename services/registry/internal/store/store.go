@@ -301,6 +301,8 @@ type Tx interface {
 	// number of a change: every writer of workflows holds the lock, so changes are numbered in the
 	// order of their commits.
 	NextChange(ctx context.Context, namespace string) (int64, error)
+	// CountExposed counts the workflows of a namespace that are exposed, up to most.
+	CountExposed(ctx context.Context, namespace string, most int) (int, error)
 	// CountWorkflows counts the workflows of a namespace, deleted ones too, up to most.
 	CountWorkflows(ctx context.Context, namespace string, most int) (int, error)
 	// LastSlug is the greatest number of the slugs of a base, 0 if there are none.
@@ -464,8 +466,10 @@ type WorkflowQuery struct {
 	States    []catalog.State
 	// AnyTag matches workflows that have one of these.
 	AnyTag []string
-	After  page.Cursor
-	Limit  int
+	// Exposed matches workflows that are.
+	Exposed bool
+	After   page.Cursor
+	Limit   int
 	// Look is how many workflows are looked at; 0 is MaxLook.
 	Look int
 }

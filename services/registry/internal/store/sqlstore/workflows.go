@@ -13,7 +13,7 @@ import (
 const (
 	historyColumns  = `completed, failed, canceled, nano_usd, tokens`
 	workflowColumns = `namespace, id, slug, slug_base, slug_number, name, description, tags, state, deprecation, latest_version, version_count,
-		aliases, forked_from, capabilities, nodes, edges, change, create_time, update_time, delete_time, revision, principal`
+		aliases, forked_from, capabilities, nodes, edges, change, create_time, update_time, delete_time, revision, principal, exposed`
 	versionColumns = `v.namespace, v.workflow_id, v.version, v.form, v.hash, v.graph_hash, v.name, v.label, v.description, v.nodes, v.edges,
 		v.budget_nano_usd, v.budget_tokens, v.create_time, v.principal, v.completed, v.failed, v.canceled, v.nano_usd, v.tokens`
 )
@@ -28,7 +28,7 @@ func scanWorkflow(row dbkit.Scanner) (catalog.Workflow, error) {
 	into := []any{
 		&w.Namespace, &w.ID, &w.Slug, &w.Base, &w.Number, &w.Name, &w.Description, &w.Tags, &w.State, &w.Deprecation, &w.Latest, &w.Versions,
 		&aliases, &w.ForkedFrom, &can, &w.Extent.Nodes, &w.Extent.Edges, &w.Change, dbkit.At(&w.CreateTime), dbkit.At(&w.UpdateTime),
-		dbkit.At(&w.DeleteTime), &w.Revision, &w.Principal,
+		dbkit.At(&w.DeleteTime), &w.Revision, &w.Principal, &w.Exposed,
 	}
 	if err := row.Scan(append(into, historyInto(&w.History)...)...); err != nil {
 		return catalog.Workflow{}, err
@@ -86,6 +86,9 @@ func (t tx) Workflows(ctx context.Context, q store.WorkflowQuery) (store.Found[c
 		namespace: q.Namespace, after: q.After, limit: q.Limit, look: q.Look,
 	}
 	l.add("t.namespace = %s AND t.state < 3", q.Namespace)
+	if q.Exposed {
+		l.add("t.exposed <> ''")
+	}
 	if err := filter(&l, t.d, q.States, q.AnyTag, nil); err != nil {
 		return store.Found[catalog.Workflow]{}, err
 	}
@@ -130,6 +133,11 @@ func (t tx) CountWorkflows(ctx context.Context, namespace string, most int) (int
 	return t.count(ctx, `SELECT 1 FROM workflows WHERE namespace = $1 LIMIT $2`, namespace, most)
 }
 
+// CountExposed implements store.Tx.
+func (t tx) CountExposed(ctx context.Context, namespace string, most int) (int, error) {
+	return t.count(ctx, `SELECT 1 FROM workflows WHERE namespace = $1 AND exposed <> '' AND state < 3 LIMIT $2`, namespace, most)
+}
+
 // LastSlug implements store.Tx.
 func (t tx) LastSlug(ctx context.Context, namespace, base string) (n int64, err error) {
 	err = t.row(ctx, `SELECT COALESCE(max(slug_number), 0) FROM workflows WHERE namespace = $1 AND slug_base = $2`, namespace, base).Scan(&n)
@@ -152,7 +160,7 @@ func workflowArgs(w catalog.Workflow) ([]any, error) {
 	can, err := text(w.Can)
 	return []any{
 		w.Namespace, w.ID, w.Slug, w.Base, w.Number, w.Name, w.Description, w.Tags, w.State, w.Deprecation, w.Latest, w.Versions,
-		aliases, w.ForkedFrom, can, w.Extent.Nodes, w.Extent.Edges, w.Change, w.CreateTime, w.UpdateTime, w.DeleteTime, w.Revision, w.Principal,
+		aliases, w.ForkedFrom, can, w.Extent.Nodes, w.Extent.Edges, w.Change, w.CreateTime, w.UpdateTime, w.DeleteTime, w.Revision, w.Principal, w.Exposed,
 	}, err
 }
 
@@ -165,7 +173,7 @@ func (t tx) InsertWorkflow(ctx context.Context, w catalog.Workflow) error {
 	c := t.changes.workflow(w.ID)
 	c.Workflow, c.created = w, true
 	_, err = t.Exec(ctx, `INSERT INTO workflows (`+workflowColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`, args...)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`, args...)
 	if _, taken := dbkit.UniqueViolation(err); taken {
 		return catalog.SlugTaken(w.Slug)
 	}
@@ -181,8 +189,8 @@ func (t tx) PutWorkflow(ctx context.Context, w catalog.Workflow, over int64) err
 	t.changes.workflow(w.ID).Workflow = w
 	return t.change(ctx, store.Changed("workflow", w.Slug), `UPDATE workflows SET slug = $3, slug_base = $4, slug_number = $5, name = $6, description = $7,
 			tags = $8, state = $9, deprecation = $10, latest_version = $11, version_count = $12, aliases = $13, forked_from = $14, capabilities = $15,
-			nodes = $16, edges = $17, change = $18, create_time = $19, update_time = $20, delete_time = $21, revision = $22, principal = $23
-		WHERE namespace = $1 AND id = $2 AND revision = $24`, append(args, over)...)
+			nodes = $16, edges = $17, change = $18, create_time = $19, update_time = $20, delete_time = $21, revision = $22, principal = $23, exposed = $24
+		WHERE namespace = $1 AND id = $2 AND revision = $25`, append(args, over)...)
 }
 
 // InsertVersion implements store.Tx.

@@ -43,6 +43,7 @@ func workflowCases() map[string]func(*testing.T, *fixture) {
 		"Workflow/RequestsAreRepeatable":      workflowRepeated,
 		"Workflow/EtagsGuardChanges":          workflowEtags,
 		"Workflow/DeletedIsGoneAndKeepsSlug":  workflowDeleted,
+		"Workflow/Exposed":                    workflowExposed,
 		"Workflow/DeprecatedRunsOn":           workflowDeprecated,
 		"Workflow/ListByPageStateAndTag":      workflowList,
 		"Workflow/NamespacesAreApart":         workflowNamespaces,
@@ -268,6 +269,54 @@ func workflowDeprecated(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Equal(t, catalog.Active, got.State)
 	require.Empty(t, got.Deprecation)
+}
+
+func workflowExposed(t *testing.T, f *fixture) {
+	f.workflow(t, "w")
+	f.workflow(t, "v")
+	expose := func(version string, undo bool) (catalog.Workflow, error) {
+		return f.catalog.Expose(f.ctx, ns, "w", request.Change{}, version, undo)
+	}
+	exposed := func() (out []string) {
+		found, err := f.catalog.List(f.ctx, store.WorkflowQuery{Namespace: ns, Exposed: true, Limit: 10})
+		require.NoError(t, err)
+		for _, w := range found.Rows {
+			out = append(out, w.Slug+"@"+w.Exposed)
+		}
+		return out
+	}
+	require.Empty(t, exposed())
+	_, err := expose("", false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"w@latest"}, exposed())
+	_, err = expose("2", false)
+	require.Equal(t, store.ReasonVersionNotFound, errs.ReasonOf(err))
+	_, err = expose("prod", false)
+	require.Equal(t, catalog.ReasonAliasNotFound, errs.ReasonOf(err))
+	require.Equal(t, []string{"w@latest"}, exposed(), "what was refused changes nothing")
+	_, err = f.catalog.SetAlias(f.ctx, ns, "w", request.Change{}, catalog.Latest, []catalog.Weight{{Version: 1}})
+	require.Equal(t, catalog.ReasonAliasInvalid, errs.ReasonOf(err))
+	_, err = f.catalog.SetAlias(f.ctx, ns, "w", request.Change{}, "prod", []catalog.Weight{{Version: 1}})
+	require.NoError(t, err)
+	_, err = expose("prod", false)
+	require.NoError(t, err)
+	_, err = f.catalog.DeleteAlias(f.ctx, ns, "w", "", "prod")
+	require.Equal(t, catalog.ReasonAliasExposed, errs.ReasonOf(err))
+	_, err = expose("01", false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"w@1"}, exposed())
+	got, err := expose("", true)
+	require.NoError(t, err)
+	require.Empty(t, got.Exposed)
+	require.Empty(t, exposed())
+	for i := range catalog.MaxExposed {
+		slug := fmt.Sprint("x", i)
+		f.workflow(t, slug)
+		_, err := f.catalog.Expose(f.ctx, ns, slug, request.Change{}, "", false)
+		require.NoError(t, err)
+	}
+	_, err = expose("", false)
+	require.Equal(t, catalog.ReasonTooManyExposed, errs.ReasonOf(err))
 }
 
 func workflowList(t *testing.T, f *fixture) {

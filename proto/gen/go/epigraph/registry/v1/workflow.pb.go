@@ -284,7 +284,10 @@ type Workflow struct {
 	// The API key that changed it last.
 	Principal string `protobuf:"bytes,17,opt,name=principal,proto3" json:"principal,omitempty"`
 	// The size of the newest version.
-	Size          *WorkflowSize `protobuf:"bytes,18,opt,name=size,proto3" json:"size,omitempty"`
+	Size *WorkflowSize `protobuf:"bytes,18,opt,name=size,proto3" json:"size,omitempty"`
+	// The version that clients of other protocols run: "latest", an alias, or a number. Empty if the workflow is
+	// not exposed.
+	Exposed       string `protobuf:"bytes,19,opt,name=exposed,proto3" json:"exposed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +446,13 @@ func (x *Workflow) GetSize() *WorkflowSize {
 		return x.Size
 	}
 	return nil
+}
+
+func (x *Workflow) GetExposed() string {
+	if x != nil {
+		return x.Exposed
+	}
+	return ""
 }
 
 // WorkflowAlias is a name that stands for versions of a workflow.
@@ -1175,7 +1185,9 @@ type ListWorkflowsRequest struct {
 	// Any of these states.
 	States []WorkflowState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=epigraph.registry.v1.WorkflowState" json:"states,omitempty"`
 	// Workflows that have any of these tags.
-	Tags          []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
+	Tags []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
+	// Only workflows that are exposed.
+	Exposed       bool `protobuf:"varint,5,opt,name=exposed,proto3" json:"exposed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1236,6 +1248,13 @@ func (x *ListWorkflowsRequest) GetTags() []string {
 		return x.Tags
 	}
 	return nil
+}
+
+func (x *ListWorkflowsRequest) GetExposed() bool {
+	if x != nil {
+		return x.Exposed
+	}
+	return false
 }
 
 // ListWorkflowsResponse is one page of workflows.
@@ -1961,6 +1980,88 @@ func (x *DeprecateWorkflowRequest) GetRequestId() string {
 	return ""
 }
 
+// ExposeWorkflowRequest names a workflow and the version that is exposed.
+type ExposeWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow, by slug or id.
+	Workflow string `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// The version that clients run: "latest", an alias, or a number. Empty means "latest".
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Takes the exposure back.
+	Undo bool `protobuf:"varint,3,opt,name=undo,proto3" json:"undo,omitempty"`
+	// If given, the workflow must still have it.
+	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExposeWorkflowRequest) Reset() {
+	*x = ExposeWorkflowRequest{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExposeWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExposeWorkflowRequest) ProtoMessage() {}
+
+func (x *ExposeWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExposeWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*ExposeWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ExposeWorkflowRequest) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *ExposeWorkflowRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ExposeWorkflowRequest) GetUndo() bool {
+	if x != nil {
+		return x.Undo
+	}
+	return false
+}
+
+func (x *ExposeWorkflowRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *ExposeWorkflowRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 // DeleteWorkflowRequest names a workflow.
 type DeleteWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1974,7 +2075,7 @@ type DeleteWorkflowRequest struct {
 
 func (x *DeleteWorkflowRequest) Reset() {
 	*x = DeleteWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2087,7 @@ func (x *DeleteWorkflowRequest) String() string {
 func (*DeleteWorkflowRequest) ProtoMessage() {}
 
 func (x *DeleteWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2100,7 @@ func (x *DeleteWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeleteWorkflowRequest) GetWorkflow() string {
@@ -2029,7 +2130,7 @@ type ValidateWorkflowRequest struct {
 
 func (x *ValidateWorkflowRequest) Reset() {
 	*x = ValidateWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2142,7 @@ func (x *ValidateWorkflowRequest) String() string {
 func (*ValidateWorkflowRequest) ProtoMessage() {}
 
 func (x *ValidateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2155,7 @@ func (x *ValidateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ValidateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ValidateWorkflowRequest) GetSource() string {
@@ -2088,7 +2189,7 @@ type ValidateWorkflowResponse struct {
 
 func (x *ValidateWorkflowResponse) Reset() {
 	*x = ValidateWorkflowResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2201,7 @@ func (x *ValidateWorkflowResponse) String() string {
 func (*ValidateWorkflowResponse) ProtoMessage() {}
 
 func (x *ValidateWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2214,7 @@ func (x *ValidateWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ValidateWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ValidateWorkflowResponse) GetValid() bool {
@@ -2164,7 +2265,7 @@ type DiscoverWorkflowsRequest struct {
 
 func (x *DiscoverWorkflowsRequest) Reset() {
 	*x = DiscoverWorkflowsRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2277,7 @@ func (x *DiscoverWorkflowsRequest) String() string {
 func (*DiscoverWorkflowsRequest) ProtoMessage() {}
 
 func (x *DiscoverWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2290,7 @@ func (x *DiscoverWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*DiscoverWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DiscoverWorkflowsRequest) GetRequirements() *WorkflowRequirements {
@@ -2248,7 +2349,7 @@ type WorkflowRequirements struct {
 
 func (x *WorkflowRequirements) Reset() {
 	*x = WorkflowRequirements{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2361,7 @@ func (x *WorkflowRequirements) String() string {
 func (*WorkflowRequirements) ProtoMessage() {}
 
 func (x *WorkflowRequirements) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2374,7 @@ func (x *WorkflowRequirements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRequirements.ProtoReflect.Descriptor instead.
 func (*WorkflowRequirements) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WorkflowRequirements) GetTriggers() []string {
@@ -2331,7 +2432,7 @@ type DiscoverWorkflowsResponse struct {
 
 func (x *DiscoverWorkflowsResponse) Reset() {
 	*x = DiscoverWorkflowsResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2444,7 @@ func (x *DiscoverWorkflowsResponse) String() string {
 func (*DiscoverWorkflowsResponse) ProtoMessage() {}
 
 func (x *DiscoverWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2457,7 @@ func (x *DiscoverWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*DiscoverWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DiscoverWorkflowsResponse) GetMatches() []*WorkflowMatch {
@@ -2418,7 +2519,7 @@ type WorkflowMatch struct {
 
 func (x *WorkflowMatch) Reset() {
 	*x = WorkflowMatch{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2531,7 @@ func (x *WorkflowMatch) String() string {
 func (*WorkflowMatch) ProtoMessage() {}
 
 func (x *WorkflowMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2544,7 @@ func (x *WorkflowMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowMatch.ProtoReflect.Descriptor instead.
 func (*WorkflowMatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WorkflowMatch) GetWorkflowId() string {
@@ -2589,7 +2690,7 @@ type WorkflowCapabilities struct {
 
 func (x *WorkflowCapabilities) Reset() {
 	*x = WorkflowCapabilities{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2702,7 @@ func (x *WorkflowCapabilities) String() string {
 func (*WorkflowCapabilities) ProtoMessage() {}
 
 func (x *WorkflowCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2715,7 @@ func (x *WorkflowCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowCapabilities.ProtoReflect.Descriptor instead.
 func (*WorkflowCapabilities) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WorkflowCapabilities) GetTriggers() []string {
@@ -2661,7 +2762,7 @@ type ResolveWorkflowRequest struct {
 
 func (x *ResolveWorkflowRequest) Reset() {
 	*x = ResolveWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2774,7 @@ func (x *ResolveWorkflowRequest) String() string {
 func (*ResolveWorkflowRequest) ProtoMessage() {}
 
 func (x *ResolveWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2787,7 @@ func (x *ResolveWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ResolveWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResolveWorkflowRequest) GetRef() string {
@@ -2739,7 +2840,7 @@ type ResolveWorkflowResponse struct {
 
 func (x *ResolveWorkflowResponse) Reset() {
 	*x = ResolveWorkflowResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2852,7 @@ func (x *ResolveWorkflowResponse) String() string {
 func (*ResolveWorkflowResponse) ProtoMessage() {}
 
 func (x *ResolveWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +2865,7 @@ func (x *ResolveWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ResolveWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ResolveWorkflowResponse) GetWorkflowId() string {
@@ -2858,7 +2959,7 @@ type WorkflowRun struct {
 
 func (x *WorkflowRun) Reset() {
 	*x = WorkflowRun{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2870,7 +2971,7 @@ func (x *WorkflowRun) String() string {
 func (*WorkflowRun) ProtoMessage() {}
 
 func (x *WorkflowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +2984,7 @@ func (x *WorkflowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRun.ProtoReflect.Descriptor instead.
 func (*WorkflowRun) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkflowRun) GetRunId() string {
@@ -2947,7 +3048,7 @@ type WorkflowRunPause struct {
 
 func (x *WorkflowRunPause) Reset() {
 	*x = WorkflowRunPause{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3060,7 @@ func (x *WorkflowRunPause) String() string {
 func (*WorkflowRunPause) ProtoMessage() {}
 
 func (x *WorkflowRunPause) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3073,7 @@ func (x *WorkflowRunPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunPause.ProtoReflect.Descriptor instead.
 func (*WorkflowRunPause) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkflowRunPause) GetRunId() string {
@@ -3025,7 +3126,7 @@ type WorkflowRunUsage struct {
 
 func (x *WorkflowRunUsage) Reset() {
 	*x = WorkflowRunUsage{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3138,7 @@ func (x *WorkflowRunUsage) String() string {
 func (*WorkflowRunUsage) ProtoMessage() {}
 
 func (x *WorkflowRunUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3151,7 @@ func (x *WorkflowRunUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunUsage.ProtoReflect.Descriptor instead.
 func (*WorkflowRunUsage) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkflowRunUsage) GetCostNanoUsd() int64 {
@@ -3087,7 +3188,7 @@ type RecordWorkflowRunsRequest struct {
 
 func (x *RecordWorkflowRunsRequest) Reset() {
 	*x = RecordWorkflowRunsRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3200,7 @@ func (x *RecordWorkflowRunsRequest) String() string {
 func (*RecordWorkflowRunsRequest) ProtoMessage() {}
 
 func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3213,7 @@ func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordWorkflowRunsRequest.ProtoReflect.Descriptor instead.
 func (*RecordWorkflowRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RecordWorkflowRunsRequest) GetRuns() []*WorkflowRun {
@@ -3140,7 +3241,7 @@ type RecordWorkflowRunsResponse struct {
 
 func (x *RecordWorkflowRunsResponse) Reset() {
 	*x = RecordWorkflowRunsResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3253,7 @@ func (x *RecordWorkflowRunsResponse) String() string {
 func (*RecordWorkflowRunsResponse) ProtoMessage() {}
 
 func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3266,7 @@ func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordWorkflowRunsResponse.ProtoReflect.Descriptor instead.
 func (*RecordWorkflowRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RecordWorkflowRunsResponse) GetRecorded() int32 {
@@ -3188,7 +3289,7 @@ type ForecastWorkflowRequest struct {
 
 func (x *ForecastWorkflowRequest) Reset() {
 	*x = ForecastWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3301,7 @@ func (x *ForecastWorkflowRequest) String() string {
 func (*ForecastWorkflowRequest) ProtoMessage() {}
 
 func (x *ForecastWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3314,7 @@ func (x *ForecastWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ForecastWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ForecastWorkflowRequest) GetRef() string {
@@ -3262,7 +3363,7 @@ type WorkflowForecast struct {
 
 func (x *WorkflowForecast) Reset() {
 	*x = WorkflowForecast{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[38]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3375,7 @@ func (x *WorkflowForecast) String() string {
 func (*WorkflowForecast) ProtoMessage() {}
 
 func (x *WorkflowForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[38]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3388,7 @@ func (x *WorkflowForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowForecast.ProtoReflect.Descriptor instead.
 func (*WorkflowForecast) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WorkflowForecast) GetRef() string {
@@ -3387,7 +3488,7 @@ type ForecastAmount struct {
 
 func (x *ForecastAmount) Reset() {
 	*x = ForecastAmount{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[39]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +3500,7 @@ func (x *ForecastAmount) String() string {
 func (*ForecastAmount) ProtoMessage() {}
 
 func (x *ForecastAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[39]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +3513,7 @@ func (x *ForecastAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastAmount.ProtoReflect.Descriptor instead.
 func (*ForecastAmount) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ForecastAmount) GetP50() int64 {
@@ -3473,7 +3574,7 @@ type ForecastNode struct {
 
 func (x *ForecastNode) Reset() {
 	*x = ForecastNode{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[40]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3586,7 @@ func (x *ForecastNode) String() string {
 func (*ForecastNode) ProtoMessage() {}
 
 func (x *ForecastNode) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[40]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3599,7 @@ func (x *ForecastNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastNode.ProtoReflect.Descriptor instead.
 func (*ForecastNode) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ForecastNode) GetNodeId() string {
@@ -3554,7 +3655,7 @@ var File_epigraph_registry_v1_workflow_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/workflow.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\x05\n" +
+	"#epigraph/registry/v1/workflow.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x05\n" +
 	"\bWorkflow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -3577,7 +3678,8 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"updateTime\x12\x12\n" +
 	"\x04etag\x18\x10 \x01(\tR\x04etag\x12\x1c\n" +
 	"\tprincipal\x18\x11 \x01(\tR\tprincipal\x126\n" +
-	"\x04size\x18\x12 \x01(\v2\".epigraph.registry.v1.WorkflowSizeR\x04size\"e\n" +
+	"\x04size\x18\x12 \x01(\v2\".epigraph.registry.v1.WorkflowSizeR\x04size\x12\x18\n" +
+	"\aexposed\x18\x13 \x01(\tR\aexposed\"e\n" +
 	"\rWorkflowAlias\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12@\n" +
 	"\bversions\x18\x02 \x03(\v2$.epigraph.registry.v1.WorkflowWeightR\bversions\"X\n" +
@@ -3637,13 +3739,14 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\aversion\x18\x06 \x01(\x03B\r\xbaH\n" +
 	"\"\b\x18\x80\x94\xeb\xdc\x03(\x00R\aversion\";\n" +
 	"\x12GetWorkflowRequest\x12%\n" +
-	"\bworkflow\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\bworkflow\"\xc8\x01\n" +
+	"\bworkflow\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\bworkflow\"\xe2\x01\n" +
 	"\x14ListWorkflowsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x12E\n" +
 	"\x06states\x18\x03 \x03(\x0e2#.epigraph.registry.v1.WorkflowStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12#\n" +
-	"\x04tags\x18\x04 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\xc8\x01R\x04tags\"}\n" +
+	"\x04tags\x18\x04 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\xc8\x01R\x04tags\x12\x18\n" +
+	"\aexposed\x18\x05 \x01(\bR\aexposed\"}\n" +
 	"\x15ListWorkflowsResponse\x12<\n" +
 	"\tworkflows\x18\x01 \x03(\v2\x1e.epigraph.registry.v1.WorkflowR\tworkflows\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"e\n" +
@@ -3693,6 +3796,13 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x18DeprecateWorkflowRequest\x12%\n" +
 	"\bworkflow\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\bworkflow\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\x12\x12\n" +
+	"\x04undo\x18\x03 \x01(\bR\x04undo\x12\x1c\n" +
+	"\x04etag\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xbc\x01\n" +
+	"\x15ExposeWorkflowRequest\x12%\n" +
+	"\bworkflow\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\bworkflow\x12!\n" +
+	"\aversion\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\aversion\x12\x12\n" +
 	"\x04undo\x18\x03 \x01(\bR\x04undo\x12\x1c\n" +
 	"\x04etag\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
 	"\n" +
@@ -3857,7 +3967,7 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\rForecastBasis\x12\x1e\n" +
 	"\x1aFORECAST_BASIS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16FORECAST_BASIS_HISTORY\x10\x01\x12\x18\n" +
-	"\x14FORECAST_BASIS_GRAPH\x10\x022\x97\x13\n" +
+	"\x14FORECAST_BASIS_GRAPH\x10\x022\xa3\x14\n" +
 	"\x0fWorkflowService\x12w\n" +
 	"\x0eCreateWorkflow\x12+.epigraph.registry.v1.CreateWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/workflows\x12\xa0\x01\n" +
 	"\x15CreateWorkflowVersion\x122.epigraph.registry.v1.CreateWorkflowVersionRequest\x1a%.epigraph.registry.v1.WorkflowVersion\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/workflows/{workflow}/versions\x12y\n" +
@@ -3869,7 +3979,8 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x13DeleteWorkflowAlias\x120.epigraph.registry.v1.DeleteWorkflowAliasRequest\x1a\x1e.epigraph.registry.v1.Workflow\"0\x82\xd3\xe4\x93\x02**(/v1/workflows/{workflow}/aliases/{alias}\x12x\n" +
 	"\fForkWorkflow\x12).epigraph.registry.v1.ForkWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/workflows:fork\x12\x99\x01\n" +
 	"\x14DiffWorkflowVersions\x121.epigraph.registry.v1.DiffWorkflowVersionsRequest\x1a2.epigraph.registry.v1.DiffWorkflowVersionsResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/workflows:diff\x12\x92\x01\n" +
-	"\x11DeprecateWorkflow\x12..epigraph.registry.v1.DeprecateWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/workflows/{workflow}:deprecate\x12w\n" +
+	"\x11DeprecateWorkflow\x12..epigraph.registry.v1.DeprecateWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/workflows/{workflow}:deprecate\x12\x89\x01\n" +
+	"\x0eExposeWorkflow\x12+.epigraph.registry.v1.ExposeWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/workflows/{workflow}:expose\x12w\n" +
 	"\x0eDeleteWorkflow\x12+.epigraph.registry.v1.DeleteWorkflowRequest\x1a\x16.google.protobuf.Empty\" \x82\xd3\xe4\x93\x02\x1a*\x18/v1/workflows/{workflow}\x12\x94\x01\n" +
 	"\x10ValidateWorkflow\x12-.epigraph.registry.v1.ValidateWorkflowRequest\x1a..epigraph.registry.v1.ValidateWorkflowResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:validate\x12\x97\x01\n" +
 	"\x11DiscoverWorkflows\x12..epigraph.registry.v1.DiscoverWorkflowsRequest\x1a/.epigraph.registry.v1.DiscoverWorkflowsResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:discover\x12\x8d\x01\n" +
@@ -3891,7 +4002,7 @@ func file_epigraph_registry_v1_workflow_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_workflow_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(WorkflowState)(0),                   // 0: epigraph.registry.v1.WorkflowState
 	(WorkflowForm)(0),                    // 1: epigraph.registry.v1.WorkflowForm
@@ -3919,42 +4030,43 @@ var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(*DiffWorkflowVersionsResponse)(nil), // 23: epigraph.registry.v1.DiffWorkflowVersionsResponse
 	(*WorkflowChange)(nil),               // 24: epigraph.registry.v1.WorkflowChange
 	(*DeprecateWorkflowRequest)(nil),     // 25: epigraph.registry.v1.DeprecateWorkflowRequest
-	(*DeleteWorkflowRequest)(nil),        // 26: epigraph.registry.v1.DeleteWorkflowRequest
-	(*ValidateWorkflowRequest)(nil),      // 27: epigraph.registry.v1.ValidateWorkflowRequest
-	(*ValidateWorkflowResponse)(nil),     // 28: epigraph.registry.v1.ValidateWorkflowResponse
-	(*DiscoverWorkflowsRequest)(nil),     // 29: epigraph.registry.v1.DiscoverWorkflowsRequest
-	(*WorkflowRequirements)(nil),         // 30: epigraph.registry.v1.WorkflowRequirements
-	(*DiscoverWorkflowsResponse)(nil),    // 31: epigraph.registry.v1.DiscoverWorkflowsResponse
-	(*WorkflowMatch)(nil),                // 32: epigraph.registry.v1.WorkflowMatch
-	(*WorkflowCapabilities)(nil),         // 33: epigraph.registry.v1.WorkflowCapabilities
-	(*ResolveWorkflowRequest)(nil),       // 34: epigraph.registry.v1.ResolveWorkflowRequest
-	(*ResolveWorkflowResponse)(nil),      // 35: epigraph.registry.v1.ResolveWorkflowResponse
-	(*WorkflowRun)(nil),                  // 36: epigraph.registry.v1.WorkflowRun
-	(*WorkflowRunPause)(nil),             // 37: epigraph.registry.v1.WorkflowRunPause
-	(*WorkflowRunUsage)(nil),             // 38: epigraph.registry.v1.WorkflowRunUsage
-	(*RecordWorkflowRunsRequest)(nil),    // 39: epigraph.registry.v1.RecordWorkflowRunsRequest
-	(*RecordWorkflowRunsResponse)(nil),   // 40: epigraph.registry.v1.RecordWorkflowRunsResponse
-	(*ForecastWorkflowRequest)(nil),      // 41: epigraph.registry.v1.ForecastWorkflowRequest
-	(*WorkflowForecast)(nil),             // 42: epigraph.registry.v1.WorkflowForecast
-	(*ForecastAmount)(nil),               // 43: epigraph.registry.v1.ForecastAmount
-	(*ForecastNode)(nil),                 // 44: epigraph.registry.v1.ForecastNode
-	(*timestamppb.Timestamp)(nil),        // 45: google.protobuf.Timestamp
-	(*v1.Graph)(nil),                     // 46: epigraph.graph.v1.Graph
-	(*durationpb.Duration)(nil),          // 47: google.protobuf.Duration
-	(*emptypb.Empty)(nil),                // 48: google.protobuf.Empty
+	(*ExposeWorkflowRequest)(nil),        // 26: epigraph.registry.v1.ExposeWorkflowRequest
+	(*DeleteWorkflowRequest)(nil),        // 27: epigraph.registry.v1.DeleteWorkflowRequest
+	(*ValidateWorkflowRequest)(nil),      // 28: epigraph.registry.v1.ValidateWorkflowRequest
+	(*ValidateWorkflowResponse)(nil),     // 29: epigraph.registry.v1.ValidateWorkflowResponse
+	(*DiscoverWorkflowsRequest)(nil),     // 30: epigraph.registry.v1.DiscoverWorkflowsRequest
+	(*WorkflowRequirements)(nil),         // 31: epigraph.registry.v1.WorkflowRequirements
+	(*DiscoverWorkflowsResponse)(nil),    // 32: epigraph.registry.v1.DiscoverWorkflowsResponse
+	(*WorkflowMatch)(nil),                // 33: epigraph.registry.v1.WorkflowMatch
+	(*WorkflowCapabilities)(nil),         // 34: epigraph.registry.v1.WorkflowCapabilities
+	(*ResolveWorkflowRequest)(nil),       // 35: epigraph.registry.v1.ResolveWorkflowRequest
+	(*ResolveWorkflowResponse)(nil),      // 36: epigraph.registry.v1.ResolveWorkflowResponse
+	(*WorkflowRun)(nil),                  // 37: epigraph.registry.v1.WorkflowRun
+	(*WorkflowRunPause)(nil),             // 38: epigraph.registry.v1.WorkflowRunPause
+	(*WorkflowRunUsage)(nil),             // 39: epigraph.registry.v1.WorkflowRunUsage
+	(*RecordWorkflowRunsRequest)(nil),    // 40: epigraph.registry.v1.RecordWorkflowRunsRequest
+	(*RecordWorkflowRunsResponse)(nil),   // 41: epigraph.registry.v1.RecordWorkflowRunsResponse
+	(*ForecastWorkflowRequest)(nil),      // 42: epigraph.registry.v1.ForecastWorkflowRequest
+	(*WorkflowForecast)(nil),             // 43: epigraph.registry.v1.WorkflowForecast
+	(*ForecastAmount)(nil),               // 44: epigraph.registry.v1.ForecastAmount
+	(*ForecastNode)(nil),                 // 45: epigraph.registry.v1.ForecastNode
+	(*timestamppb.Timestamp)(nil),        // 46: google.protobuf.Timestamp
+	(*v1.Graph)(nil),                     // 47: epigraph.graph.v1.Graph
+	(*durationpb.Duration)(nil),          // 48: google.protobuf.Duration
+	(*emptypb.Empty)(nil),                // 49: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.Workflow.state:type_name -> epigraph.registry.v1.WorkflowState
 	5,  // 1: epigraph.registry.v1.Workflow.aliases:type_name -> epigraph.registry.v1.WorkflowAlias
 	8,  // 2: epigraph.registry.v1.Workflow.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	45, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
-	45, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
+	46, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
+	46, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
 	7,  // 5: epigraph.registry.v1.Workflow.size:type_name -> epigraph.registry.v1.WorkflowSize
 	6,  // 6: epigraph.registry.v1.WorkflowAlias.versions:type_name -> epigraph.registry.v1.WorkflowWeight
 	1,  // 7: epigraph.registry.v1.WorkflowVersion.form:type_name -> epigraph.registry.v1.WorkflowForm
 	7,  // 8: epigraph.registry.v1.WorkflowVersion.size:type_name -> epigraph.registry.v1.WorkflowSize
 	8,  // 9: epigraph.registry.v1.WorkflowVersion.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	45, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
+	46, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 11: epigraph.registry.v1.CreateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	1,  // 12: epigraph.registry.v1.CreateWorkflowVersionRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	0,  // 13: epigraph.registry.v1.ListWorkflowsRequest.states:type_name -> epigraph.registry.v1.WorkflowState
@@ -3965,22 +4077,22 @@ var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	1,  // 18: epigraph.registry.v1.ValidateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	10, // 19: epigraph.registry.v1.ValidateWorkflowResponse.faults:type_name -> epigraph.registry.v1.WorkflowFault
 	7,  // 20: epigraph.registry.v1.ValidateWorkflowResponse.size:type_name -> epigraph.registry.v1.WorkflowSize
-	30, // 21: epigraph.registry.v1.DiscoverWorkflowsRequest.requirements:type_name -> epigraph.registry.v1.WorkflowRequirements
-	32, // 22: epigraph.registry.v1.DiscoverWorkflowsResponse.matches:type_name -> epigraph.registry.v1.WorkflowMatch
-	33, // 23: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	33, // 24: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	33, // 25: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	46, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
+	31, // 21: epigraph.registry.v1.DiscoverWorkflowsRequest.requirements:type_name -> epigraph.registry.v1.WorkflowRequirements
+	33, // 22: epigraph.registry.v1.DiscoverWorkflowsResponse.matches:type_name -> epigraph.registry.v1.WorkflowMatch
+	34, // 23: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	34, // 24: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	34, // 25: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	47, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
 	2,  // 27: epigraph.registry.v1.WorkflowRun.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	38, // 28: epigraph.registry.v1.WorkflowRun.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	47, // 29: epigraph.registry.v1.WorkflowRun.duration:type_name -> google.protobuf.Duration
-	36, // 30: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
-	37, // 31: epigraph.registry.v1.RecordWorkflowRunsRequest.pauses:type_name -> epigraph.registry.v1.WorkflowRunPause
+	39, // 28: epigraph.registry.v1.WorkflowRun.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	48, // 29: epigraph.registry.v1.WorkflowRun.duration:type_name -> google.protobuf.Duration
+	37, // 30: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
+	38, // 31: epigraph.registry.v1.RecordWorkflowRunsRequest.pauses:type_name -> epigraph.registry.v1.WorkflowRunPause
 	3,  // 32: epigraph.registry.v1.WorkflowForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
-	43, // 33: epigraph.registry.v1.WorkflowForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
-	43, // 34: epigraph.registry.v1.WorkflowForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
-	43, // 35: epigraph.registry.v1.WorkflowForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
-	44, // 36: epigraph.registry.v1.WorkflowForecast.nodes:type_name -> epigraph.registry.v1.ForecastNode
+	44, // 33: epigraph.registry.v1.WorkflowForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
+	44, // 34: epigraph.registry.v1.WorkflowForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
+	44, // 35: epigraph.registry.v1.WorkflowForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
+	45, // 36: epigraph.registry.v1.WorkflowForecast.nodes:type_name -> epigraph.registry.v1.ForecastNode
 	11, // 37: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
 	12, // 38: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
 	13, // 39: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
@@ -3992,31 +4104,33 @@ var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	21, // 45: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
 	22, // 46: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
 	25, // 47: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
-	26, // 48: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
-	27, // 49: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
-	29, // 50: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
-	34, // 51: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
-	41, // 52: epigraph.registry.v1.WorkflowService.ForecastWorkflow:input_type -> epigraph.registry.v1.ForecastWorkflowRequest
-	39, // 53: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
-	4,  // 54: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	9,  // 55: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	4,  // 56: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
-	15, // 57: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
-	9,  // 58: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	18, // 59: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
-	4,  // 60: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	4,  // 61: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	4,  // 62: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
-	23, // 63: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
-	4,  // 64: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	48, // 65: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
-	28, // 66: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
-	31, // 67: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
-	35, // 68: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
-	42, // 69: epigraph.registry.v1.WorkflowService.ForecastWorkflow:output_type -> epigraph.registry.v1.WorkflowForecast
-	40, // 70: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
-	54, // [54:71] is the sub-list for method output_type
-	37, // [37:54] is the sub-list for method input_type
+	26, // 48: epigraph.registry.v1.WorkflowService.ExposeWorkflow:input_type -> epigraph.registry.v1.ExposeWorkflowRequest
+	27, // 49: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
+	28, // 50: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
+	30, // 51: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
+	35, // 52: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
+	42, // 53: epigraph.registry.v1.WorkflowService.ForecastWorkflow:input_type -> epigraph.registry.v1.ForecastWorkflowRequest
+	40, // 54: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
+	4,  // 55: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	9,  // 56: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	4,  // 57: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
+	15, // 58: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
+	9,  // 59: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	18, // 60: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
+	4,  // 61: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	4,  // 62: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	4,  // 63: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
+	23, // 64: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
+	4,  // 65: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	4,  // 66: epigraph.registry.v1.WorkflowService.ExposeWorkflow:output_type -> epigraph.registry.v1.Workflow
+	49, // 67: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
+	29, // 68: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
+	32, // 69: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
+	36, // 70: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
+	43, // 71: epigraph.registry.v1.WorkflowService.ForecastWorkflow:output_type -> epigraph.registry.v1.WorkflowForecast
+	41, // 72: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
+	55, // [55:73] is the sub-list for method output_type
+	37, // [37:55] is the sub-list for method input_type
 	37, // [37:37] is the sub-list for extension type_name
 	37, // [37:37] is the sub-list for extension extendee
 	0,  // [0:37] is the sub-list for field type_name
@@ -4028,16 +4142,16 @@ func file_epigraph_registry_v1_workflow_proto_init() {
 		return
 	}
 	file_epigraph_registry_v1_workflow_proto_msgTypes[4].OneofWrappers = []any{}
-	file_epigraph_registry_v1_workflow_proto_msgTypes[31].OneofWrappers = []any{}
-	file_epigraph_registry_v1_workflow_proto_msgTypes[39].OneofWrappers = []any{}
+	file_epigraph_registry_v1_workflow_proto_msgTypes[32].OneofWrappers = []any{}
 	file_epigraph_registry_v1_workflow_proto_msgTypes[40].OneofWrappers = []any{}
+	file_epigraph_registry_v1_workflow_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_workflow_proto_rawDesc), len(file_epigraph_registry_v1_workflow_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

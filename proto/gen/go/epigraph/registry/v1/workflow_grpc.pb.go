@@ -33,6 +33,7 @@ const (
 	WorkflowService_ForkWorkflow_FullMethodName          = "/epigraph.registry.v1.WorkflowService/ForkWorkflow"
 	WorkflowService_DiffWorkflowVersions_FullMethodName  = "/epigraph.registry.v1.WorkflowService/DiffWorkflowVersions"
 	WorkflowService_DeprecateWorkflow_FullMethodName     = "/epigraph.registry.v1.WorkflowService/DeprecateWorkflow"
+	WorkflowService_ExposeWorkflow_FullMethodName        = "/epigraph.registry.v1.WorkflowService/ExposeWorkflow"
 	WorkflowService_DeleteWorkflow_FullMethodName        = "/epigraph.registry.v1.WorkflowService/DeleteWorkflow"
 	WorkflowService_ValidateWorkflow_FullMethodName      = "/epigraph.registry.v1.WorkflowService/ValidateWorkflow"
 	WorkflowService_DiscoverWorkflows_FullMethodName     = "/epigraph.registry.v1.WorkflowService/DiscoverWorkflows"
@@ -73,6 +74,9 @@ type WorkflowServiceClient interface {
 	DiffWorkflowVersions(ctx context.Context, in *DiffWorkflowVersionsRequest, opts ...grpc.CallOption) (*DiffWorkflowVersionsResponse, error)
 	// DeprecateWorkflow takes a workflow out of discovery. It still runs.
 	DeprecateWorkflow(ctx context.Context, in *DeprecateWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
+	// ExposeWorkflow offers a workflow to clients of other protocols: it is listed among the models of chat
+	// completions. A namespace may expose 100 workflows. Agents cannot do this.
+	ExposeWorkflow(ctx context.Context, in *ExposeWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
 	// DeleteWorkflow deletes a workflow. Runs that have begun go on; none begins any more. Its slug is free
 	// again after 30 days, when its versions are removed.
 	DeleteWorkflow(ctx context.Context, in *DeleteWorkflowRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -209,6 +213,16 @@ func (c *workflowServiceClient) DeprecateWorkflow(ctx context.Context, in *Depre
 	return out, nil
 }
 
+func (c *workflowServiceClient) ExposeWorkflow(ctx context.Context, in *ExposeWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Workflow)
+	err := c.cc.Invoke(ctx, WorkflowService_ExposeWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *workflowServiceClient) DeleteWorkflow(ctx context.Context, in *DeleteWorkflowRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(emptypb.Empty)
@@ -301,6 +315,9 @@ type WorkflowServiceServer interface {
 	DiffWorkflowVersions(context.Context, *DiffWorkflowVersionsRequest) (*DiffWorkflowVersionsResponse, error)
 	// DeprecateWorkflow takes a workflow out of discovery. It still runs.
 	DeprecateWorkflow(context.Context, *DeprecateWorkflowRequest) (*Workflow, error)
+	// ExposeWorkflow offers a workflow to clients of other protocols: it is listed among the models of chat
+	// completions. A namespace may expose 100 workflows. Agents cannot do this.
+	ExposeWorkflow(context.Context, *ExposeWorkflowRequest) (*Workflow, error)
 	// DeleteWorkflow deletes a workflow. Runs that have begun go on; none begins any more. Its slug is free
 	// again after 30 days, when its versions are removed.
 	DeleteWorkflow(context.Context, *DeleteWorkflowRequest) (*emptypb.Empty, error)
@@ -359,6 +376,9 @@ func (UnimplementedWorkflowServiceServer) DiffWorkflowVersions(context.Context, 
 }
 func (UnimplementedWorkflowServiceServer) DeprecateWorkflow(context.Context, *DeprecateWorkflowRequest) (*Workflow, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeprecateWorkflow not implemented")
+}
+func (UnimplementedWorkflowServiceServer) ExposeWorkflow(context.Context, *ExposeWorkflowRequest) (*Workflow, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExposeWorkflow not implemented")
 }
 func (UnimplementedWorkflowServiceServer) DeleteWorkflow(context.Context, *DeleteWorkflowRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteWorkflow not implemented")
@@ -597,6 +617,24 @@ func _WorkflowService_DeprecateWorkflow_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkflowService_ExposeWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExposeWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkflowServiceServer).ExposeWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkflowService_ExposeWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkflowServiceServer).ExposeWorkflow(ctx, req.(*ExposeWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _WorkflowService_DeleteWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteWorkflowRequest)
 	if err := dec(in); err != nil {
@@ -755,6 +793,10 @@ var WorkflowService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeprecateWorkflow",
 			Handler:    _WorkflowService_DeprecateWorkflow_Handler,
+		},
+		{
+			MethodName: "ExposeWorkflow",
+			Handler:    _WorkflowService_ExposeWorkflow_Handler,
 		},
 		{
 			MethodName: "DeleteWorkflow",
