@@ -402,15 +402,15 @@ func (c *workflowsDeprecateCmd) Run(e *env) error {
 }
 
 type workflowsExposeCmd struct {
-	Workflow string `arg:"" help:"The workflow."`
-	Version  string `help:"The version that clients run: latest, an alias, or a number." placeholder:"VERSION"`
+	Workflow string `arg:"" help:"The workflow: NAME, whose newest version clients run, NAME@ALIAS or NAME@VERSION."`
 	Undo     bool   `help:"Take the exposure back."`
 }
 
 // Run exposes.
 func (c *workflowsExposeCmd) Run(e *env) error {
+	name, version, _ := strings.Cut(c.Workflow, "@")
 	return e.with(func(ctx context.Context, s *services) error {
-		w, err := s.workflows.ExposeWorkflow(ctx, &registryv1.ExposeWorkflowRequest{Workflow: c.Workflow, Version: c.Version, Undo: c.Undo})
+		w, err := s.workflows.ExposeWorkflow(ctx, &registryv1.ExposeWorkflowRequest{Workflow: name, Version: version, Undo: c.Undo})
 		if err != nil {
 			return err
 		}

@@ -43,8 +43,8 @@ func (s *Server) startAndWait(ctx context.Context, req *executorv1.StartRunReque
 // errEnough ends a watch for which nobody waits any more.
 var errEnough = errors.New("the run has ended or asks something")
 
-// await returns the run when it has ended or asks something, or as it stands when the time is over or this
-// replica stops.
+// await returns the run when it has ended or asks something, or as it stands when the time is over or
+// this replica stops.
 func (s *Server) await(ctx context.Context, r *executorv1.Run, wait time.Duration) (*executorv1.Run, error) {
 	if end, ok := ctx.Deadline(); ok {
 		left := time.Until(end)

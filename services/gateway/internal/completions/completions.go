@@ -1,6 +1,7 @@
-// Package completions owns the OpenAI-compatible door: chat completions in front of agents and of workflows
-// that a chat starts, and the list of both as models. It owns how a request becomes a message on a thread, and
-// how the run that answers becomes a completion. It must not know routes, credentials or statuses of HTTP.
+// Package completions owns the OpenAI-compatible door: chat completions in front of agents and of
+// workflows that a chat starts, and the list of both as models. It owns how a request becomes a message
+// on a thread, and how the run that answers becomes a completion. It must not know routes, credentials
+// or statuses of HTTP.
 package completions
 
 import (
@@ -28,7 +29,8 @@ type Options struct {
 	Fail func(http.ResponseWriter, *http.Request, error)
 	// Error renders an error.
 	Error func(error) []byte
-	// KeepAlive is the longest silence of a stream, and WriteTimeout how long a client may leave a piece unread.
+	// KeepAlive is the longest silence of a stream, and WriteTimeout how long a client may leave a
+	// piece unread.
 	KeepAlive, WriteTimeout time.Duration
 	// Stopping returns a channel that is closed when the server drains.
 	Stopping func(context.Context) <-chan struct{}
@@ -43,8 +45,8 @@ const (
 	HeaderUnused = "Epigraph-Unused"
 	// headerOnce makes a request repeatable.
 	headerOnce = "Idempotency-Key"
-	// headerRetry tells the clients of OpenAI whether to try again by themselves. After the message was sent
-	// they must not: it would be sent twice.
+	// headerRetry tells the clients of OpenAI whether to try again by themselves. After the message was
+	// sent they must not: it would be sent twice.
 	headerRetry = "X-Should-Retry"
 
 	agentPrefix, workflowPrefix = "agent/", "workflow/"

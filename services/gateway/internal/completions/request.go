@@ -67,8 +67,8 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// unused are parameters that the definition of an agent says, or that are about OpenAI's own service. Chat
-// programs send them without being asked to, so they are named in the answer and not refused.
+// unused are parameters that the definition of an agent says, or that are about OpenAI's own service.
+// Chat programs send them without being asked to, so they are named in the answer and not refused.
 func unusedParameters() []string {
 	return []string{
 		"frequency_penalty", "logit_bias", "max_completion_tokens", "max_tokens", "metadata", "parallel_tool_calls", "presence_penalty", "prompt_cache_key",

@@ -77,8 +77,8 @@ func (t *talk) begin(ctx context.Context, named string) error {
 	return nil
 }
 
-// make makes the thread, with what was said before. A name that is no actor's is that of an agent, or else of a
-// workflow.
+// make makes the thread, with what was said before. A name that is no actor's is that of an agent, or
+// else of a workflow.
 func (t *talk) make(ctx context.Context, key string) (err error) {
 	names := []string{t.Model}
 	if !strings.HasPrefix(t.Model, agentPrefix) && !strings.HasPrefix(t.Model, workflowPrefix) {
@@ -151,8 +151,8 @@ func (t *talk) send(ctx context.Context) error {
 	return nil
 }
 
-// answer waits until the run has ended or asks something. It gives pieces of what the agent says to write, and
-// calls idle when nothing was said for a while.
+// answer waits until the run has ended or asks something. It gives pieces of what the agent says to
+// write, and calls idle when nothing was said for a while.
 func (t *talk) answer(ctx context.Context, write func(string) error, idle func() error) (*answer, error) {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
@@ -229,8 +229,8 @@ func (t *talk) late(ctx context.Context, err error) error {
 // nodeReason is the node of an agent's run in which it decides. Its other nodes are actions.
 const nodeReason = "reason"
 
-// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of the turn,
-// or the run that this one waits for.
+// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of
+// the turn, or the run that this one waits for.
 func (t *talk) isAnswer(ctx context.Context, ev *executorv1.RunEvent) bool {
 	d := ev.GetTokenDelta()
 	if d.GetText() == "" || d.GetKind() == executorv1.TextKind_TEXT_KIND_RAW {
