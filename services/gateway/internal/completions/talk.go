@@ -284,8 +284,8 @@ func (t *talk) asked(ctx context.Context, ev *executorv1.RunEvent) (*answer, err
 		return nil, nil //nolint:nilnil // there is no question
 	}
 	q, err := t.Executor.GetInterrupt(ctx, &executorv1.GetInterruptRequest{InterruptId: id})
-	if err != nil || q.GetState() != executorv1.InterruptState_INTERRUPT_STATE_OPEN { // it was answered before
-		return nil, err
+	if err != nil || q.GetState() != executorv1.InterruptState_INTERRUPT_STATE_OPEN {
+		return nil, err // or it was answered before
 	}
 	a := &answer{text: plainText(q.GetPrompt().GetJson()), interrupt: id}
 	if !q.GetOfAgent() {
