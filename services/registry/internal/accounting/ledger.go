@@ -575,13 +575,18 @@ func reservedAs(k usage.Key) usage.Key {
 }
 
 // payersOf are the accounts that an entry may belong to, that of the namespace excepted: those of its levels,
-// and those it was reserved from.
+// and the runs it was reserved from. The run may have begun another task since then, which pays alone.
 func payersOf(e *usage.Entry, reserved []ledger.ID) []ledger.ID {
 	out := levels(e.TaskID, e.EpicID, nil)
 	if e.Source != usage.Client { // the runs of clients are not those of executors, whatever they are called
 		out = append(out, ledger.ID{Level: ledger.Run, Name: e.RunID})
 	}
-	out = slices.DeleteFunc(append(out, reserved...), func(id ledger.ID) bool { return id.Level == ledger.Namespace })
+	for _, id := range reserved {
+		if id.Level == ledger.Run {
+			out = append(out, id)
+		}
+	}
+	out = slices.DeleteFunc(out, func(id ledger.ID) bool { return id.Level == ledger.Namespace })
 	slices.SortFunc(out, ledger.ID.Compare)
 	return slices.Compact(out)
 }
