@@ -118,8 +118,8 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 	return b.take(ctx, namespace, lease, in, askOnly)
 }
 
-// take reserves for checked and priced calls, or with askOnly finds out whether it could, and pauses
-// the epics whose budgets are too small.
+// take reserves for checked and priced calls, or with askOnly finds out whether it could. It pauses the epics
+// whose budgets, or whose namespace's caps, are too small, and lets those go on that the latter had stopped.
 func (b *Accounts) take(ctx context.Context, namespace string, lease time.Duration, in []Reservation, askOnly bool) (out []Reserved, err error) {
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		if out, err = reserve(ctx, tx, namespace, lease, in); err == nil && askOnly {
@@ -130,7 +130,12 @@ func (b *Accounts) take(ctx context.Context, namespace string, lease time.Durati
 	if err != nil && !errors.Is(err, errAskedOnly) {
 		return nil, err
 	}
-	return out, b.stopRefused(ctx, namespace, out)
+	if askOnly {
+		if err := b.goOnWithRoom(ctx, namespace, in, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, b.stopRefused(ctx, namespace, in, out)
 }
 
 // errAskedOnly rolls back what was reserved by a caller that only asks.

@@ -411,7 +411,9 @@ type Epic struct {
 	DependencyPolicy DependencyPolicy `protobuf:"varint,28,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=epigraph.registry.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
 	// How many of its tasks are worked on at once while it runs by itself; 0 if it does not. Output only.
 	Parallel int32 `protobuf:"varint,29,opt,name=parallel,proto3" json:"parallel,omitempty"`
-	// Why it is PAUSED, if nobody asked for that: BUDGET_EXHAUSTED. It goes on once the budget is raised.
+	// Why it is PAUSED, if nobody asked for that. BUDGET_EXHAUSTED: it goes on once its budget is raised.
+	// NAMESPACE_CAP_REACHED: its next call does not fit under the cap of the namespace. It goes on once that
+	// is raised, or a call of it finds room.
 	// Output only.
 	PauseReason   string `protobuf:"bytes,30,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
