@@ -33,7 +33,11 @@ func TestPayer(t *testing.T) {
 			"model": model("priced", false), "steers": pays(workgraph.Payer{EpicID: "ep_1"}), "begins": pays(workgraph.Payer{EpicID: "ep_1", TaskID: "tk_inline"}),
 			"ends": pays(workgraph.Payer{EpicID: "ep_1", TaskID: "tk_inline", Done: true}),
 		}, store)
-		type paid struct{ Node, Task, Epic string }
+		type paid struct {
+			Node, Task, Epic string
+			Kind             registryv1.UsageKind
+		}
+		const work, overhead = registryv1.UsageKind_USAGE_KIND_MODEL, registryv1.UsageKind_USAGE_KIND_OVERHEAD
 		chain := func(ids ...string) *graphv1.Graph {
 			g := &graphv1.Graph{}
 			for i, id := range ids {
@@ -45,6 +49,9 @@ func TestPayer(t *testing.T) {
 					n = actorNode(id, "spawn", `{"graph": {"nodes": [{"id": "below", "actor": "model"}]}}`)
 				case n.Actor == "":
 					n.Actor = "model"
+					if id[0] == 'a' {
+						n.Kind = graphv1.NodeKind_NODE_KIND_AGENT
+					}
 				}
 				g.Nodes = append(g.Nodes, n)
 				if i > 0 {
@@ -58,10 +65,10 @@ func TestPayer(t *testing.T) {
 			graph *graphv1.Graph
 			want  []paid
 		}{
-			"TheEpicOnceItIsSteered":    {"", chain("m1", "steers", "wait", "m2"), []paid{{"m1", "", ""}, {"m2", "", "ep_1"}}},
-			"TheTaskBetweenItsEnds":     {"", chain("begins", "wait", "m1", "ends", "m2"), []paid{{"m1", "tk_inline", ""}, {"m2", "", "ep_1"}}},
-			"ChildrenAsTheirParent":     {"", chain("begins", "wait", "child", "ends"), []paid{{"below", "tk_inline", ""}}},
-			"TheTaskOfTheRunIfItHasOne": {"tk_own", chain("steers", "begins", "wait", "child", "m1"), []paid{{"below", "tk_own", ""}, {"m1", "tk_own", ""}}},
+			"TheEpicOnceItIsSteered":    {"", chain("m1", "steers", "wait", "m2", "a1"), []paid{{"m1", "", "", work}, {"m2", "", "ep_1", work}, {"a1", "", "ep_1", overhead}}},
+			"TheTaskBetweenItsEnds":     {"", chain("begins", "wait", "a1", "ends", "a2"), []paid{{"a1", "tk_inline", "", work}, {"a2", "", "ep_1", overhead}}},
+			"ChildrenAsTheirParent":     {"", chain("begins", "wait", "child", "ends"), []paid{{"below", "tk_inline", "", work}}},
+			"TheTaskOfTheRunIfItHasOne": {"tk_own", chain("steers", "begins", "wait", "child", "a1"), []paid{{"below", "tk_own", "", work}, {"a1", "tk_own", "", work}}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: c.graph, TaskId: c.task})
@@ -77,8 +84,7 @@ func TestPayer(t *testing.T) {
 					got = nil
 					for _, e := range f.registry.booked {
 						if f.rootOf(t, e.GetRunId()) == run.GetId() {
-							require.Equal(t, registryv1.UsageKind_USAGE_KIND_MODEL, e.GetKind())
-							got = append(got, paid{e.GetNodeId(), e.GetTaskId(), e.GetEpicId()})
+							got = append(got, paid{e.GetNodeId(), e.GetTaskId(), e.GetEpicId(), e.GetKind()})
 						}
 					}
 					return len(got) == len(c.want)

@@ -28,15 +28,15 @@ func (r *run) addUsage(usage []workgraph.Usage) {
 	}
 }
 
-// entries are the usage entries for the registry, one for each call of the attempt, in order. The usage of an
-// agent's node counts as overhead, except for a task that the agent does itself: then it is that work.
+// entries are the usage entries for the registry, one for each call of the attempt, in order. What an
+// agent's node uses for no task counts as overhead; for a task it is the work.
 func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time.Time) []outbox.Entry {
 	if r.t.e.claims == nil {
 		return nil
 	}
-	task, epic, inline := r.task, "", false
+	task, epic := r.task, ""
 	if p := a.payer; p != nil && task == "" {
-		if task, inline = p.Task, p.Task != ""; !inline {
+		if task = p.Task; task == "" {
 			epic = p.Epic
 		}
 	}
@@ -46,7 +46,7 @@ func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time
 			RunID: r.id, Node: a.start.Node, Visit: a.start.Visit, Item: a.start.Item, Attempt: a.start.Attempt, Call: i,
 			TaskID: task, EpicID: epic, Actor: phrase.Clean(a.start.Actor, maxModel), Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
 			OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: now, Failed: failed,
-			Tool: u.Model == "", Overhead: a.start.Kind == workgraph.AgentKind && !inline, CostNanoUSD: u.CostNanoUSD,
+			Tool: u.Model == "", Overhead: a.start.Kind == workgraph.AgentKind && task == "", CostNanoUSD: u.CostNanoUSD,
 		})
 	}
 	return out

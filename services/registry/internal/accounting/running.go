@@ -95,9 +95,9 @@ func stop(ctx context.Context, tx store.Tx, e *epic.Epic, reason string, now tim
 	return halt(ctx, tx, e)
 }
 
-// advance ends an epic that runs by itself when its tasks have ended, also if a cap has stopped it, pauses
-// it when its budget is spent, and else orders the start of tasks that are ready, as many as there is room for. The epic is
-// locked and not saved.
+// advance ends an epic that runs by itself when its tasks have ended, also if a cap has stopped it, pauses it
+// when its budget is spent, and else orders the start of tasks that are ready, as many as there is room for.
+// The epic is locked and not saved.
 func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
 	stopped := e.State == epic.Paused && (e.PauseReason == epic.ReasonBudgetExhausted || e.PauseReason == epic.ReasonNamespaceCap)
 	if e.Parallel == 0 || e.State != epic.Active && !stopped {

@@ -375,9 +375,9 @@ type Epic struct {
 	SpentNanoUsd int64 `protobuf:"varint,11,opt,name=spent_nano_usd,json=spentNanoUsd,proto3" json:"spent_nano_usd,omitempty"`
 	// Calls without a known price; tools that used no tokens are not counted. Output only.
 	UnpricedCalls int64 `protobuf:"varint,12,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
-	// Tokens of agents' own reasoning, part of spent_tokens. Output only.
+	// Tokens of what agents reason for none of its tasks, part of spent_tokens. Output only.
 	AgentOverheadTokens int64 `protobuf:"varint,13,opt,name=agent_overhead_tokens,json=agentOverheadTokens,proto3" json:"agent_overhead_tokens,omitempty"`
-	// Money of agents' own reasoning, part of spent_nano_usd. Output only.
+	// Money of what agents reason for none of its tasks, part of spent_nano_usd. Output only.
 	AgentOverheadNanoUsd int64 `protobuf:"varint,14,opt,name=agent_overhead_nano_usd,json=agentOverheadNanoUsd,proto3" json:"agent_overhead_nano_usd,omitempty"`
 	// How many tasks it has. Output only.
 	TotalTasks int32 `protobuf:"varint,15,opt,name=total_tasks,json=totalTasks,proto3" json:"total_tasks,omitempty"`
