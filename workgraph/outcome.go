@@ -36,6 +36,9 @@ type Outcome struct {
 	// Threads are items for threads. They become durable together with the end of the attempt, and are no
 	// part of its event. The attempt fails with ReasonThreadConflict if one cannot be added.
 	Threads []ThreadAppend `json:"-"`
+	// Payer says who pays for the calls of the run from now on. It becomes durable together with the end of
+	// the attempt, and is no part of its event. The machine does not read it. nil changes nothing.
+	Payer *Payer `json:"-"`
 	// Pause, if it is not empty, is the reason for which the run pauses as soon as the visit has completed.
 	// Its successors start when the run is resumed. A run that is ending, or paused already, ignores it.
 	Pause string `json:"pause,omitempty"`
@@ -44,6 +47,15 @@ type Outcome struct {
 	// Saved is what an earlier, equal call used whose outcome this is. It is told and not counted. The caller
 	// that gives the outcome to the machine sets it, whatever the actor says.
 	Saved *Used `json:"saved,omitempty"`
+}
+
+// Payer is the epic that the run steers, or the task that it does itself.
+type Payer struct {
+	EpicID string
+	// TaskID is a task of the epic that the run does itself from now on, or with Done no longer. If it is
+	// empty, the run has changed the epic, and goes on with the task that it does, if there is one.
+	TaskID string
+	Done   bool
 }
 
 // Routed is a decision about who goes on, for readers and metrics. The machine does not read it.

@@ -299,6 +299,48 @@ func TestBudgetOfChildrenGivenLate(t *testing.T) {
 	require.LessOrEqual(t, used*s.calls.Load(), int64(limit+2*used), "the calls under way when it came are beyond it")
 }
 
+// TestNamespaceCapStopsAnEpic lets a cap of the namespace stop an epic that runs by itself, and its run. A
+// raise continues both.
+func TestNamespaceCapStopsAnEpic(t *testing.T) {
+	s := &spender{T: t}
+	s.serve(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+		s.calls.Add(1)
+		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}, true
+	}}, func(*stack.Config) {})
+	rest := &doors{Dev: s.d}
+	code, made := rest.call(t, http.MethodPost, "/v1/workflows", `{"slug": "letter", "source": "name: Letter\nsteps:\n  - {id: write, type: agent, prompt: Write.}\n"}`, nil)
+	require.Equal(t, http.StatusOK, code, "%v", made)
+	v := s.task()
+	_, err := s.c.Registry.CreateTask(t.Context(), &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: v.GetEpicId(), Title: "more"}})
+	require.NoError(t, err)
+	s.command("budgets", "set", "--hard-tokens", "1")
+	s.command("epics", "run", v.GetEpicId(), "--workflow", "letter", "--parallel", "1")
+	shown := ""
+	testkit.Eventually(t, func() bool {
+		shown = s.command("epics", "show", v.GetEpicId())
+		return strings.Contains(shown, "paused: NAMESPACE_CAP_REACHED: the next call does not fit under the cap of the namespace")
+	}, "%s", &shown)
+	var run string
+	testkit.Eventually(t, func() bool {
+		got, err := s.c.Registry.GetTask(t.Context(), &registryv1.GetTaskRequest{TaskId: v.GetId()})
+		require.NoError(t, err)
+		run = got.GetRunId()
+		return run != ""
+	})
+	testkit.Eventually(t, func() bool {
+		shown = s.command("runs", "explain", run)
+		return strings.Contains(shown, "does not fit: namespace has spent 0 and reserved 0 of 1")
+	}, "%s", &shown)
+	require.Zero(t, s.calls.Load())
+
+	s.command("budgets", "set", "--hard-tokens", "1000000")
+	testkit.Eventually(t, func() bool {
+		shown = s.command("epics", "show", v.GetEpicId())
+		return strings.Contains(shown, "tasks: 2 of 2 completed") && strings.Contains(shown, "completed")
+	}, "%s", &shown)
+	require.EqualValues(t, 2, s.calls.Load())
+}
+
 // TestSoftCap has calls ask a cheaper model while the epic of their run is over its soft cap.
 func TestSoftCap(t *testing.T) {
 	s := &spender{T: t}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -65,6 +66,10 @@ steps:
 outputs: {answer: "{{ check }}"}
 `
 
+// callTokens is what each call of the model uses in the walkthrough. Of those of the first request one comes
+// before there is an epic; each inline task has callsInline/2: what is next once it has begun, and its end.
+const callTokens, callsInline, callsAround = 7, 4, 9
+
 // said is what a scripted model has heard so far of one request.
 type said struct{ heard []string }
 
@@ -103,7 +108,9 @@ func (w *walker) answer(r fakellm.Request) (fakellm.Reply, bool) {
 			if mine > 0 {
 				w.heard[request] = append(w.heard[request], last)
 			}
-			return steps[mine](said{w.heard[request]}), true
+			r := steps[mine](said{w.heard[request]})
+			r.Usage = fakellm.Usage{Input: callTokens - 2, Output: 2}
+			return r, true
 		}
 	}
 	return fakellm.Reply{}, false
@@ -119,6 +126,12 @@ func does(t *testing.T, name string, arguments func(said) map[string]any) func(s
 		}
 		return fakellm.Reply{ToolCalls: []fakellm.ToolCall{call("c", name, string(raw))}}
 	}
+}
+
+// begins is a step that begins the newest task.
+func begins(t *testing.T) func(said) fakellm.Reply {
+	t.Helper()
+	return does(t, "task_update", func(s said) map[string]any { return map[string]any{"task_id": s.id("task_id"), "status": "running"} })
 }
 
 func ends(text string) func(said) fakellm.Reply {
@@ -140,11 +153,13 @@ func TestWalkthrough(t *testing.T) {
 				return m{"title": "Join the fair", "description": join, "tags": "fair,onboarding", "budget_usd": 5}
 			}),
 			does(t, "task_create", func(s said) m { return m{"epic_id": epicOf(s), "title": "Fetch and analyze skill.md"} }),
+			begins(t),
 			does(t, "fetch", func(said) m { return m{"url": f.URL + "/skill.md"} }),
 			does(t, "task_update", func(s said) m {
 				return m{"task_id": s.id("task_id"), "status": "completed", "result_summary": "Join requires: register, verify webhook"}
 			}),
 			does(t, "task_create", func(s said) m { return m{"epic_id": epicOf(s), "title": "Register with the API"} }),
+			begins(t),
 			does(t, "send", func(said) m {
 				return m{"url": f.URL + "/api/register", "json": m{"name": "epigraph"}}
 			}),
@@ -213,17 +228,41 @@ func TestWalkthrough(t *testing.T) {
 	t.Run("EpicTasksAndAWorkflowForAWebhook", func(t *testing.T) {
 		ask(t, join, "We have joined the fair.")
 		for i, step := range heard(join) {
-			if i != 2 && i != 5 { // answers of the service
+			if i != 3 && i != 7 { // answers of the service
 				require.Contains(t, step, `"success":true`, "step %d", i+1)
 			}
 		}
-		require.Contains(t, heard(join)[2], "Register by POST")
+		require.Contains(t, heard(join)[3], "Register by POST")
 		require.Equal(t, []string{"epigraph"}, f.names())
 		epic := said{heard(join)}.id("epic_id")
 		shown := command(t, "epics", "show", epic, "--json")
 		for _, part := range []string{"EPIC_STATE_COMPLETED", `"completedTasks":3`, "Webhook endpoint live."} {
 			require.Contains(t, strings.ReplaceAll(shown, `": `, `":`), part)
 		}
+	})
+	t.Run("InlineTasksPayForTheirWorkAndTheEpicForTheRest", func(t *testing.T) {
+		id := said{heard(join)}.id("epic_id")
+		var e struct{ SpentTokens, AgentOverheadTokens string }
+		var list struct {
+			Tasks []struct{ ID, Title, ActualTokens string }
+		}
+		testkit.Eventually(t, func() bool { // the last calls are booked a moment after the end of the run
+			_, raw := restCall(t, d.HTTPAddr(), http.MethodGet, "/v1/epics/"+id, "")
+			require.NoError(t, json.Unmarshal(raw, &e))
+			return e.SpentTokens == strconv.Itoa((callsInline+callsAround)*callTokens)
+		}, "%+v", &e)
+		require.Equal(t, strconv.Itoa(callsAround*callTokens), e.AgentOverheadTokens)
+		_, raw := restCall(t, d.HTTPAddr(), http.MethodGet, "/v1/tasks?epicId="+id, "")
+		require.NoError(t, json.Unmarshal(raw, &list))
+		of := map[string]string{}
+		for _, v := range list.Tasks {
+			of[v.Title] = v.ActualTokens
+		}
+		one := strconv.Itoa(callsInline / 2 * callTokens)
+		require.Equal(t, map[string]string{"Fetch and analyze skill.md": one, "Register with the API": one, "Set up webhook for verification": "0"}, of)
+		shown := command(t, "epics", "show", id)
+		require.Contains(t, shown, "of that agents' own reasoning: ")
+		require.Contains(t, command(t, "usage", "report", "--by", "epic", "--epic", id, "--kind", "overhead"), id)
 	})
 	t.Run("TheWebhookIsCalled", func(t *testing.T) {
 		var on struct {

@@ -68,6 +68,8 @@ func (c *epicsRunCmd) Run(e *env) error {
 			return err
 		}
 		switch {
+		case x.GetPauseReason() == namespaceCap:
+			e.help("`epigraph budgets set --hard-usd X`, or --hard-tokens N, raises the cap of the namespace and continues it")
 		case x.GetPauseReason() != "":
 			e.help("`epigraph epics update %s %s` raises the budget and continues it", x.GetId(), shortBudget(x))
 		case !c.Watch:
@@ -287,6 +289,9 @@ func runsItself(x *registryv1.Epic) string {
 
 // roomLeft says of an epic whose budget is not spent, but too small for the next call, what is left of it.
 func roomLeft(x *registryv1.Epic) string {
+	if x.GetPauseReason() == namespaceCap {
+		return ": the next call does not fit under the cap of the namespace, which `epigraph budgets show` tells"
+	}
 	if x.GetPauseReason() != budgetExhausted {
 		return ""
 	}
@@ -308,6 +313,9 @@ func roomLeft(x *registryv1.Epic) string {
 	}
 	return ": the next call may use more than what is left of the budget, " + strings.Join(left, " and ")
 }
+
+// namespaceCap is the reason of an epic that a cap of its namespace has paused.
+const namespaceCap = "NAMESPACE_CAP_REACHED"
 
 // budgetExhausted is the reason of an epic that its budget has paused.
 const budgetExhausted = "BUDGET_EXHAUSTED"

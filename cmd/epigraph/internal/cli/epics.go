@@ -122,6 +122,9 @@ func epicText(e *env, x *registryv1.Epic) string {
 		fmt.Fprintf(&b, " (budget %s)", view.Money(x.GetBudgetNanoUsd()))
 	}
 	b.WriteString("\n")
+	if n := x.GetAgentOverheadTokens(); n > 0 {
+		fmt.Fprintf(&b, "of that agents' own reasoning: %s tokens, %s\n", view.Count(n), view.Money(x.GetAgentOverheadNanoUsd()))
+	}
 	b.WriteString(runsItself(x))
 	if x.GetPrincipal() != "" {
 		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))

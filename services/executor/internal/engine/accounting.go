@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -27,22 +28,48 @@ func (r *run) addUsage(usage []workgraph.Usage) {
 	}
 }
 
-// entries are the usage entries for the registry, one for each call of the attempt, in order. The usage of an
-// agent's node counts as overhead.
+// entries are the usage entries for the registry, one for each call of the attempt, in order. What an
+// agent's node uses for no task counts as overhead; for a task it is the work.
 func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time.Time) []outbox.Entry {
 	if r.t.e.claims == nil {
 		return nil
+	}
+	task, epic := r.task, ""
+	if p := a.payer; p != nil && task == "" {
+		if task = p.Task; task == "" {
+			epic = p.Epic
+		}
 	}
 	var out []outbox.Entry
 	for i, u := range usage {
 		out = append(out, outbox.Entry{
 			RunID: r.id, Node: a.start.Node, Visit: a.start.Visit, Item: a.start.Item, Attempt: a.start.Attempt, Call: i,
-			TaskID: r.task, Actor: phrase.Clean(a.start.Actor, maxModel), Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
+			TaskID: task, EpicID: epic, Actor: phrase.Clean(a.start.Actor, maxModel), Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
 			OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: now, Failed: failed,
-			Tool: u.Model == "", Overhead: a.start.Kind == workgraph.AgentKind, CostNanoUSD: u.CostNanoUSD,
+			Tool: u.Model == "", Overhead: a.start.Kind == workgraph.AgentKind && task == "", CostNanoUSD: u.CostNanoUSD,
 		})
 	}
 	return out
+}
+
+// writePayer writes into the run's row who pays for its calls from now on. A run of a task keeps its task: an
+// agent cannot leave the caps of its task by an epic of its own. The caller holds r.mu.
+func (r *run) writePayer(w *journal.Append, said *workgraph.Payer) error {
+	if said == nil || r.task != "" {
+		return nil
+	}
+	next := r.payer.Load().Then(said)
+	m, err := record.DecodeMetadata(r.metadata)
+	if err != nil {
+		return err
+	}
+	m.Payer = next
+	if w.Metadata, err = json.Marshal(m); err != nil {
+		return fmt.Errorf("encode metadata: %w", err)
+	}
+	r.metadata = w.Metadata
+	r.payer.Store(next)
+	return nil
 }
 
 // Bounds of the usage that a worker reports: those of the registry, and sums that stay far from overflow.

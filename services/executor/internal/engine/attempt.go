@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -77,6 +78,8 @@ type attempt struct {
 	capped bool
 	// reserved is what was reserved for the call, or nil.
 	reserved *outbox.Entry
+	// payer is who pays for the call; nil for the task of the run, or if it has none for its namespace alone.
+	payer *record.Payer
 	// overSoft says that a budget above the call is over its soft cap.
 	overSoft bool
 	// reported is set by the first reporter of the end. Later reports are ignored.

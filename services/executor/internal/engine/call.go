@@ -378,6 +378,9 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	if len(entries) == 0 {
 		x.attempt.unused = a.reserved
 	}
+	if out != nil {
+		x.attempt.payer = out.Payer
+	}
 	if out == nil {
 		x.attempt.kept = nil
 	}

@@ -371,6 +371,9 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 	if req.TaskID == "" && r.task != "" {
 		req.TaskID, req.Lineage.Borrowed = r.task, true
 	}
+	if req.TaskID == "" {
+		req.Lineage.Payer = r.payer.Load()
+	}
 	// The span of the call that asked for the child, whichever executor made that call.
 	caller := tracing.Span(outbox.Trace{Parent: c.TraceParent, State: c.TraceState})
 	if !caller.IsValid() {

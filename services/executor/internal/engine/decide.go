@@ -219,6 +219,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	if err := r.writeBudget(w, evs, now); err != nil {
 		return consequence{}, err
 	}
+	if err := r.writePayer(w, x.attempt.payer); err != nil {
+		return consequence{}, err
+	}
 	if eff.Ended != nil && r.schedule != "" {
 		// The schedule may wait for the end of this run.
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))

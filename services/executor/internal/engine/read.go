@@ -116,6 +116,7 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 	}
 	r.identity = identity{id: row.ID, namespace: row.Namespace, root: row.RootID, task: row.TaskID, schedule: row.ScheduleID, priority: int(row.Priority),
 		created: row.CreateTime, origin: tracing.OfRun(*row), lineage: lineage, deadline: row.Deadline}
+	r.payer.Store(lineage.Payer)
 	r.usage, r.started, r.metadata, r.holds = row.Usage, row.StartTime, row.Metadata, true
 	r.suspect.Store(suspect)
 	r.graphChanged.Store(r.State.MayExpand())

@@ -104,6 +104,9 @@ func (t *session) rebuilt(r *run, again replay.Position, loaded journal.Loaded, 
 	r.Position = again
 	r.State.OnEvaluation(r.evaluation)
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata
+	if m, err := record.DecodeMetadata(r.metadata); err == nil {
+		r.payer.Store(m.Payer)
+	}
 	r.weigh()
 	missing := r.recountChildren()
 	r.amu.Lock()

@@ -69,6 +69,8 @@ type run struct {
 	motion
 
 	above lineageBudgets
+	// payer is who pays for the next calls of a run without a task; nil for the namespace alone.
+	payer atomic.Pointer[record.Payer]
 
 	// leftCalls are the calls whose ends a request for something else waits for; nil if there is none.
 	leftCalls *leftCalls
@@ -225,6 +227,8 @@ type endedAttempt struct {
 	trace   outbox.Trace
 	// unused is what was reserved for the call if it used nothing, or nil.
 	unused *outbox.Entry
+	// payer is what the outcome says about who pays from then on.
+	payer *workgraph.Payer
 }
 
 // origin is the durable command that causes a decision. The zero value means none.

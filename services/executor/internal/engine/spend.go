@@ -109,7 +109,7 @@ func (t *session) awaitRoom(r *run) {
 	refused := r.State.Refused()
 	var call purse.Call
 	if refused != nil {
-		a := &attempt{run: r, start: workgraph.Start{Ref: refused.Ref, Attempt: refused.Attempt}}
+		a := &attempt{run: r, start: workgraph.Start{Ref: refused.Ref, Attempt: refused.Attempt}, payer: r.payer.Load()}
 		if entries := r.entries(a, plausible([]workgraph.Usage{refused.Wanted}), false, dbkit.Micros(time.Now())); len(entries) > 0 {
 			call.Entry = entries[0]
 		}

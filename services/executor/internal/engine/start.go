@@ -214,6 +214,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
 	r := t.newRun(id, replay.NewPosition(id, p))
+	r.payer.Store(req.Lineage.Payer)
 	r.namespace, r.task, r.priority, r.lineage, r.deadline = req.Namespace, req.TaskID, req.Priority, req.Lineage, req.EndsAt(now)
 	r.schedule = req.ScheduleID
 	r.created, r.trace, r.origin = now, sc, sc
@@ -477,7 +478,7 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 		row.Named = encode(req.Input.Named)
 	}
 	m := record.Metadata{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.Hooks,
-		Approved: r.lineage.Approved, Agent: r.lineage.Agent, Workflow: r.lineage.Workflow, Within: r.lineage.Within, TurnOf: r.lineage.TurnOf, Origin: r.lineage.Origin}
+		Approved: r.lineage.Approved, Agent: r.lineage.Agent, Workflow: r.lineage.Workflow, Within: r.lineage.Within, TurnOf: r.lineage.TurnOf, Origin: r.lineage.Origin, Payer: r.lineage.Payer}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}

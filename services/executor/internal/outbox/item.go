@@ -48,13 +48,15 @@ type Confirm struct {
 
 // Entry is one booked call. Its key is run, node, visit, item, attempt and call.
 type Entry struct {
-	RunID           string    `json:"run_id"`
-	Node            string    `json:"node"`
-	Visit           int       `json:"visit"`
-	Item            int       `json:"item,omitempty"`
-	Attempt         int       `json:"attempt"`
-	Call            int       `json:"call"`
+	RunID   string `json:"run_id"`
+	Node    string `json:"node"`
+	Visit   int    `json:"visit"`
+	Item    int    `json:"item,omitempty"`
+	Attempt int    `json:"attempt"`
+	Call    int    `json:"call"`
+	// TaskID is the task that pays. EpicID is the epic that does if there is none.
 	TaskID          string    `json:"task_id,omitempty"`
+	EpicID          string    `json:"epic_id,omitempty"`
 	Actor           string    `json:"actor,omitempty"`
 	Provider        string    `json:"provider,omitempty"`
 	Model           string    `json:"model,omitempty"`

@@ -141,7 +141,7 @@ func (n *namespace) learn(task string, capped bool) {
 
 // unanswered is the answer in place of that of a registry that is away. The caller holds n.mu.
 func (n *namespace) unanswered(l *line, call *Call) Answer {
-	if !l.askOnly && len(call.Runs) == 0 && (n.uncapped(call.TaskID, remembered) || time.Now().After(n.capped)) {
+	if !l.askOnly && len(call.Runs) == 0 && (n.uncapped(call.payer(), remembered) || time.Now().After(n.capped)) {
 		return Answer{}
 	}
 	return Answer{Capped: true, Refusal: &Refusal{Reason: ReasonAway, Message: "a budget bounds the call, or may, and the registry, which keeps it, does not answer"}}

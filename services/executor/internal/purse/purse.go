@@ -4,6 +4,7 @@
 package purse
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -44,6 +45,9 @@ type Call struct {
 	// Runs are the runs with budgets that it counts on: its own, and those above it.
 	Runs []RunBudget
 }
+
+// payer is the task, or else the epic, that a call is booked on.
+func (c *Call) payer() string { return cmp.Or(c.TaskID, c.EpicID) }
 
 // RunBudget is what a run may use. A cap that is nil does not bound.
 type RunBudget struct {
@@ -122,7 +126,7 @@ func New(r Registry, log *slog.Logger) *Purse {
 // of the end of ctx; nothing is reserved then.
 func (p *Purse) Try(ctx context.Context, namespace string, call Call) (Answer, error) {
 	n := p.memory.locked(namespace)
-	if len(call.Runs) == 0 && n.uncapped(call.TaskID, Fresh) {
+	if len(call.Runs) == 0 && n.uncapped(call.payer(), Fresh) {
 		n.mu.Unlock()
 		return Answer{}, nil
 	}
@@ -267,7 +271,7 @@ func (p *Purse) request(n *namespace, l *line, asks []*ask) {
 		case err == nil:
 			a.answer = answers[i]
 			if len(a.call.Runs) == 0 { // else it is not said what bounds it
-				n.learn(a.call.TaskID, a.answer.Capped)
+				n.learn(a.call.payer(), a.answer.Capped)
 			}
 			p.tell(ctx, n, a.answer.OverSoft)
 		default:

@@ -312,7 +312,7 @@ func usageEntries(entries []outbox.Entry) []*registryv1.UsageEntry {
 		}
 		out[i] = &registryv1.UsageEntry{
 			RunId: e.RunID, NodeId: e.Node, Visit: int32(e.Visit), Item: int32(e.Item), Attempt: int32(e.Attempt), Call: int32(e.Call),
-			Kind: kind, TaskId: e.TaskID, Actor: e.Actor, Provider: e.Provider, Model: e.Model,
+			Kind: kind, TaskId: e.TaskID, EpicId: e.EpicID, Actor: e.Actor, Provider: e.Provider, Model: e.Model,
 			InputTokens: e.InputTokens, CachedInputTokens: e.CachedTokens, OutputTokens: e.OutputTokens, ReasoningTokens: e.ReasoningTokens,
 			Time: timestamppb.New(e.Time), Failed: e.Failed, CostNanoUsd: e.CostNanoUSD,
 		}

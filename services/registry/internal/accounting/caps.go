@@ -78,6 +78,9 @@ func (b *Accounts) SetBudget(ctx context.Context, namespace string, c Change, id
 			return change(ctx, tx)
 		})
 	}
+	if err == nil && id.Level == ledger.Namespace {
+		err = b.goOnUnderCaps(ctx, namespace)
+	}
 	if err != nil || a.Level != 0 {
 		return a, err
 	}

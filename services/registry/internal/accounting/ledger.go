@@ -118,8 +118,8 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 	return b.take(ctx, namespace, lease, in, askOnly)
 }
 
-// take reserves for checked and priced calls, or with askOnly finds out whether it could, and pauses
-// the epics whose budgets are too small.
+// take reserves for checked and priced calls, or with askOnly finds out whether it could. It pauses the epics
+// whose budgets, or whose namespace's caps, are too small, and lets those go on that the latter had stopped.
 func (b *Accounts) take(ctx context.Context, namespace string, lease time.Duration, in []Reservation, askOnly bool) (out []Reserved, err error) {
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		if out, err = reserve(ctx, tx, namespace, lease, in); err == nil && askOnly {
@@ -130,7 +130,12 @@ func (b *Accounts) take(ctx context.Context, namespace string, lease time.Durati
 	if err != nil && !errors.Is(err, errAskedOnly) {
 		return nil, err
 	}
-	return out, b.stopRefused(ctx, namespace, out)
+	if askOnly {
+		if err := b.goOnWithRoom(ctx, namespace, in, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, b.stopRefused(ctx, namespace, in, out)
 }
 
 // errAskedOnly rolls back what was reserved by a caller that only asks.
@@ -575,13 +580,18 @@ func reservedAs(k usage.Key) usage.Key {
 }
 
 // payersOf are the accounts that an entry may belong to, that of the namespace excepted: those of its levels,
-// and those it was reserved from.
+// and the runs it was reserved from. The run may have begun another task since then, which pays alone.
 func payersOf(e *usage.Entry, reserved []ledger.ID) []ledger.ID {
 	out := levels(e.TaskID, e.EpicID, nil)
 	if e.Source != usage.Client { // the runs of clients are not those of executors, whatever they are called
 		out = append(out, ledger.ID{Level: ledger.Run, Name: e.RunID})
 	}
-	out = slices.DeleteFunc(append(out, reserved...), func(id ledger.ID) bool { return id.Level == ledger.Namespace })
+	for _, id := range reserved {
+		if id.Level == ledger.Run {
+			out = append(out, id)
+		}
+	}
+	out = slices.DeleteFunc(out, func(id ledger.ID) bool { return id.Level == ledger.Namespace })
 	slices.SortFunc(out, ledger.ID.Compare)
 	return slices.Compact(out)
 }

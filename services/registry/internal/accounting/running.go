@@ -79,6 +79,9 @@ func halt(ctx context.Context, tx store.Tx, e *epic.Epic) error {
 	if e.State != epic.Paused {
 		return nil
 	}
+	if e.PauseReason == epic.ReasonNamespaceCap {
+		return nil // its runs stop at their next calls, and ask for room by themselves
+	}
 	return tx.OrderRuns(ctx, e.Namespace, e.ID, "", epic.OrderPause, epic.ReasonEpicPaused)
 }
 
@@ -92,12 +95,12 @@ func stop(ctx context.Context, tx store.Tx, e *epic.Epic, reason string, now tim
 	return halt(ctx, tx, e)
 }
 
-// advance ends an epic that runs by itself when its tasks have ended, pauses it when its budget is
-// spent, and else orders the start of tasks that are ready, as many as there is room for. The epic is
-// locked and not saved.
+// advance ends an epic that runs by itself when its tasks have ended, also if a cap has stopped it, pauses it
+// when its budget is spent, and else orders the start of tasks that are ready, as many as there is room for.
+// The epic is locked and not saved.
 func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
-	spent := e.State == epic.Paused && e.PauseReason == epic.ReasonBudgetExhausted
-	if e.Parallel == 0 || e.State != epic.Active && !spent {
+	stopped := e.State == epic.Paused && (e.PauseReason == epic.ReasonBudgetExhausted || e.PauseReason == epic.ReasonNamespaceCap)
+	if e.Parallel == 0 || e.State != epic.Active && !stopped {
 		return nil
 	}
 	open, err := tx.AnyOpen(ctx, e.Namespace, e.ID)
@@ -106,7 +109,7 @@ func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) erro
 		return err
 	case !open && e.TotalTasks > 0:
 		return finish(ctx, tx, e, now)
-	case !open || spent:
+	case !open || stopped:
 		return nil
 	case e.CheckBudget() != nil:
 		return stop(ctx, tx, e, epic.ReasonBudgetExhausted, now)
@@ -177,10 +180,13 @@ func stopOverspent(ctx context.Context, tx store.Tx, namespace string, epics []s
 	return nil
 }
 
-// stopRefused pauses the epics that run by themselves whose budget is too small for a call that was refused,
-// whatever calls under way will use. It has a transaction of its own: reservations lock accounts before
-// epics, and bookings the other way round.
-func (b *Accounts) stopRefused(ctx context.Context, namespace string, answers []Reserved) error {
+// stopRefused pauses the epics that run by themselves for which a call was refused that does not fit under
+// their budget, or under a cap of their namespace, whatever calls under way will use. It has a transaction of
+// its own: reservations lock accounts before epics, and bookings the other way round.
+func (b *Accounts) stopRefused(ctx context.Context, namespace string, in []Reservation, answers []Reserved) error {
+	if err := b.stopCapped(ctx, namespace, in, answers); err != nil {
+		return err
+	}
 	refused := map[string]*ledger.Refusal{}
 	for i := range answers {
 		if r := answers[i].Refusal; r != nil && r.Account.Level == ledger.Epic && r.Exceeds(r.Cap, r.Spent) {

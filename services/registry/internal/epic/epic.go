@@ -28,6 +28,9 @@ const (
 	ReasonEpicNotActive = "EPIC_NOT_ACTIVE"
 	// ReasonBudgetExhausted refuses a claim in an epic that has spent what it may.
 	ReasonBudgetExhausted = "BUDGET_EXHAUSTED"
+	// ReasonNamespaceCap is why an epic stands still whose next call does not fit under a cap of its
+	// namespace.
+	ReasonNamespaceCap = "NAMESPACE_CAP_REACHED"
 )
 
 // Priority orders work; smaller is more urgent. Its numbers are those of the API and of the stores.

@@ -16,7 +16,7 @@ type Kind int16
 const (
 	Model Kind = iota + 1
 	Tool
-	// Overhead is a model called for an agent's own reasoning.
+	// Overhead is a model called for what an agent reasons for no task.
 	Overhead
 )
 

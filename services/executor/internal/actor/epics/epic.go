@@ -31,7 +31,7 @@ func createEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if err != nil {
 		return told(ctx, err)
 	}
-	return actor.Value(map[string]any{"success": true, "epic_id": e.ID, "title": e.Title, "status": e.Status})
+	return paidBy(workgraph.Payer{EpicID: e.ID}, map[string]any{"success": true, "epic_id": e.ID, "title": e.Title, "status": e.Status})
 }
 
 func statusOfEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
@@ -125,7 +125,17 @@ func updateEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	}
 	answer := shown(&out)
 	answer["success"] = true
-	return actor.Value(answer)
+	return paidBy(workgraph.Payer{EpicID: out.ID}, answer)
+}
+
+// paidBy is an answer after which the calls of the run are booked on the epic that it has changed, or on the
+// task that it does itself.
+func paidBy(p workgraph.Payer, answer map[string]any) (workgraph.Outcome, error) {
+	out, err := actor.Value(answer)
+	if err == nil && p.EpicID != "" {
+		out.Payer = &p
+	}
+	return out, err
 }
 
 type field struct {

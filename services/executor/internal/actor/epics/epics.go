@@ -100,7 +100,7 @@ func TaskStates() []string {
 // Sources are the words for where the workflow of a task came from, in the order of their numbers.
 func Sources() []string { return []string{"inline", "existing", "created", "template"} }
 
-const cancelled = "cancelled"
+const running, cancelled = "running", "cancelled"
 
 // Properties of the schemas.
 const (
@@ -160,7 +160,7 @@ func Specs(r Registry) []actor.Spec {
 		spec("task_list", workgraph.Pure, "Lists tasks, oldest first, by epic, status and tags.",
 			schema(``, epicProperty+`, "status": {"type": "string", "description": "pending, blocked, running, completed, failed or cancelled."}, `+tagsProperty+`,
     "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}, "page_token": {"type": "string", "maxLength": 2048, "description": "The next_page_token of the answer before."}`), listTasks),
-		spec("task_update", workgraph.Idempotent, "Changes a task: its status (pending to try it again, running, completed, failed, cancelled), texts, priority and workflow, or adds a note. Work that was done without a run is completed by it, with a result_summary.",
+		spec("task_update", workgraph.Idempotent, "Changes a task: its status (pending to try it again, running, completed, failed, cancelled), texts, priority and workflow, or adds a note. Work that is done without a run begins with running, from when on it is booked on the task, and ends with completed and a result_summary.",
 			schema(`"task_id"`, taskProperty+`, "status": {"type": "string", "description": "Where it goes: pending, running, completed, failed or cancelled."}, "title": {"type": "string", "maxLength": 512},
     "description": {"type": "string"}, `+priorityProperty+`, "result_summary": {"type": "string", "description": "What came of it."}, "error_message": {"type": "string", "description": "What went wrong."},
     "notes": {"type": "string", "description": "A remark to add."}, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that does it."},

@@ -73,12 +73,13 @@ func (k *kept) ListTasks(_ context.Context, _ string, f epics.Filter) ([]epics.T
 }
 
 func (k *kept) ChangeTask(_ context.Context, _ string, t epics.Task, fields []string, request string) (epics.Task, error) {
+	t.EpicID = k.task.EpicID
 	k.task, k.fields, k.requests = t, fields, append(k.requests, request)
 	return t, nil
 }
 
 func (k *kept) MoveTask(_ context.Context, _ string, t epics.Task, request string) (epics.Task, error) {
-	t.RunID, k.requests = k.task.RunID, append(k.requests, request)
+	t.RunID, t.EpicID, k.requests = k.task.RunID, k.task.EpicID, append(k.requests, request)
 	k.task = t
 	return t, k.err
 }
@@ -300,4 +301,30 @@ func TestEpicOfAnotherUser(t *testing.T) {
 		k.tasks = [][]epics.Task{{{ID: "tk_1", EpicID: "ep_1"}}}
 		require.JSONEq(t, `{"success": true, "tasks": [], "total": 0}`, actortest.Value(t, spec(t, k, "task_list"), `{}`, ada))
 	})
+}
+
+func TestPayer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		actor, args string
+		want        *workgraph.Payer
+	}{
+		"ANewEpicPays":            {"epic_create", `{"title": "Join"}`, &workgraph.Payer{EpicID: "ep_1"}},
+		"AChangedEpicPays":        {"epic_update", `{"epic_id": "ep_1", "title": "Join"}`, &workgraph.Payer{EpicID: "ep_1"}},
+		"TheEpicOfANewTaskPays":   {"task_create", `{"epic_id": "ep_1", "title": "Hook"}`, &workgraph.Payer{EpicID: "ep_1"}},
+		"ABegunTaskPays":          {"task_update", `{"task_id": "tk_1", "status": "running"}`, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1"}},
+		"ACompletedTaskIsDone":    {"task_update", `{"task_id": "tk_1", "status": "completed"}`, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1", Done: true}},
+		"ACancelledTaskIsDone":    {"task_cancel", `{"task_id": "tk_1"}`, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1", Done: true}},
+		"AChangedTaskDoesNotPay":  {"task_update", `{"task_id": "tk_1", "notes": "n"}`, &workgraph.Payer{EpicID: "ep_1"}},
+		"WhoOnlyReadsPaysNothing": {"epic_status", `{"epic_id": "ep_1"}`, nil},
+		"ARefusalChangesNothing":  {"task_update", `{"task_id": "tk_1", "status": "started"}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &kept{task: epics.Task{ID: "tk_1", EpicID: "ep_1"}}
+			out, err := actortest.Call(t, spec(t, k, c.actor), c.args)
+			require.NoError(t, err)
+			require.Equal(t, c.want, out.Payer)
+		})
+	}
 }

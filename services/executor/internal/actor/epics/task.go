@@ -49,7 +49,7 @@ func createTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if err != nil {
 		return told(ctx, err)
 	}
-	return actor.Value(map[string]any{"success": true, "task_id": t.ID, "epic_id": t.EpicID, "title": t.Title, "status": t.Status, "depends_on": orNone(t.DependsOn)})
+	return paidBy(workgraph.Payer{EpicID: t.EpicID}, map[string]any{"success": true, "task_id": t.ID, "epic_id": t.EpicID, "title": t.Title, "status": t.Status, "depends_on": orNone(t.DependsOn)})
 }
 
 // taskShown is a task as a model reads it.
@@ -164,7 +164,11 @@ func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	}
 	answer := taskShown(&out)
 	answer["success"], answer["task_id"], answer["epic_id"] = true, out.ID, out.EpicID
-	return actor.Value(answer)
+	p := workgraph.Payer{EpicID: out.EpicID}
+	if moves { // a task that a run works on cannot be moved to running
+		p.TaskID, p.Done = out.ID, t.Status != running
+	}
+	return paidBy(p, answer)
 }
 
 func cancelTask(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
@@ -193,6 +197,6 @@ func cancelTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 		return told(ctx, err)
 	}
 	// An earlier attempt may have canceled it already: then it had a run if one worked on it last.
-	running := out.RunID != "" && (before.Status == "running" || before.Status == cancelled)
-	return actor.Value(map[string]any{"success": true, "task_id": out.ID, "execution_cancelled": running})
+	ran := out.RunID != "" && (before.Status == "running" || before.Status == cancelled)
+	return paidBy(workgraph.Payer{EpicID: out.EpicID, TaskID: out.ID, Done: true}, map[string]any{"success": true, "task_id": out.ID, "execution_cancelled": ran})
 }

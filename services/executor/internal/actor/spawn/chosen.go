@@ -119,6 +119,7 @@ func chosen(ctx context.Context, workflows Workflows, tasks epics.Owners, call *
 	}
 	children := &workgraph.Children{Timeout: timeout, AsResult: single}
 	seen := map[string]bool{}
+	var payer *workgraph.Payer
 	for i := range a.Tasks {
 		child, why, err := a.Tasks[i].child(ctx, workflows, a.Allowed)
 		if err != nil {
@@ -136,10 +137,26 @@ func chosen(ctx context.Context, workflows Workflows, tasks epics.Owners, call *
 		if err := mine(ctx, tasks, call, child.TaskID); err != nil {
 			return catalog.Answer(ctx, err, "")
 		}
+		if payer == nil {
+			payer = steered(ctx, tasks, call, child.TaskID)
+		}
 		seen[child.TaskID] = true
 		children.Runs = append(children.Runs, child)
 	}
-	return workgraph.Outcome{Wait: &workgraph.Wait{Children: children}}, nil
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: children}, Payer: payer}, nil
+}
+
+// steered is the epic of a task that a run without a task has others work on. A task that is not found is
+// told by the start of its run.
+func steered(ctx context.Context, tasks epics.Owners, call *workgraph.Call, id string) *workgraph.Payer {
+	if id == "" || tasks == nil || call.TaskID != "" {
+		return nil
+	}
+	t, err := tasks.Task(ctx, actor.NamespaceOf(ctx), id)
+	if err != nil || t.EpicID == "" {
+		return nil
+	}
+	return &workgraph.Payer{EpicID: t.EpicID}
 }
 
 // mine refuses a task of another user: a run that works on it reads and writes the memory of its epic.

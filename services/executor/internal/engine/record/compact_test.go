@@ -146,12 +146,12 @@ func TestCompactEvents(t *testing.T) {
 		require.Error(t, err)
 	})
 	// A new field must be added to the compact form, or be refused by it. Events do not have an outcome's
-	// threads.
+	// threads and payer.
 	t.Run("Form/KnowsEveryField", func(t *testing.T) {
 		t.Parallel()
 		for typ, fields := range map[reflect.Type]int{
 			reflect.TypeFor[workgraph.Event](): 28, reflect.TypeFor[workgraph.Step](): 9, reflect.TypeFor[workgraph.Detail](): 24,
-			reflect.TypeFor[workgraph.Outcome](): 11, reflect.TypeFor[workgraph.RunEnd](): 8, reflect.TypeFor[workgraph.InputRef](): 3,
+			reflect.TypeFor[workgraph.Outcome](): 12, reflect.TypeFor[workgraph.RunEnd](): 8, reflect.TypeFor[workgraph.InputRef](): 3,
 			reflect.TypeFor[workgraph.Input](): 2, reflect.TypeFor[workgraph.Ref](): 3, reflect.TypeFor[Durable](): 7,
 		} {
 			require.Equal(t, fields, typ.NumField(), typ.Name())

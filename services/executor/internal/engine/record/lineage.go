@@ -43,6 +43,10 @@ type Lineage struct {
 	// Standing is where the run stands among those that work on the thread of the root.
 	Standing workgraph.Standing
 
+	// Payer is who pays for the calls of a run without a task when the run starts or is read; nil for its
+	// namespace alone.
+	Payer *Payer
+
 	User, Chat, Thread string
 	// Forked says that the run began with visits of another one.
 	Forked bool
@@ -81,6 +85,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 		f.Ref = *m.Ref
 	}
 	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Within, f.TurnOf, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Within, m.TurnOf, m.Origin
+	f.Payer = m.Payer
 	if m.Standing != nil {
 		f.Standing = *m.Standing
 	}
@@ -88,6 +93,33 @@ func LineageOf(row journal.Run) (Lineage, error) {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}
 	return f, nil
+}
+
+// Payer is who pays for the calls of a run that works on no task of its own: the task that it does itself, or
+// else the epic that it steers.
+type Payer struct {
+	Epic string `json:"epic"`
+	Task string `json:"task,omitempty"`
+}
+
+// Then is the payer after an attempt has said something about it. p may be nil.
+func (p *Payer) Then(said *workgraph.Payer) *Payer {
+	var was Payer
+	if p != nil {
+		was = *p
+	}
+	next := Payer{Epic: said.EpicID, Task: was.Task}
+	switch {
+	case said.TaskID == "" && was.Task != "":
+		next.Epic = was.Epic
+	case said.TaskID != "" && !said.Done:
+		next.Task = said.TaskID
+	case said.TaskID == was.Task:
+		next.Task = ""
+	case was.Task != "":
+		next.Epic = was.Epic // another task has ended, and the run still does this one
+	}
+	return &next
 }
 
 // Approval names the approval from which a run follows: that at the visit At of the run Run. The graph of

@@ -39,11 +39,13 @@ type Metadata struct {
 	Origin *Origin `json:"origin,omitempty"`
 	// Standing is that of the lineage.
 	Standing *workgraph.Standing `json:"standing,omitempty"`
+	// Payer is that of the lineage. It changes while the run goes on.
+	Payer *Payer `json:"payer,omitempty"`
 }
 
 // Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && m.Origin == nil && m.Standing == nil
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && m.Origin == nil && m.Standing == nil && m.Payer == nil
 }
 
 // DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.

@@ -350,6 +350,44 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			f.balanced(t)
 		},
+		"Ledger/ACallThatIsBookedElsewhereThanReservedIsSpentThereAlone": func(t *testing.T, f *fixture) {
+			capped := func() epic.Task {
+				v := f.task(t, f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))}).ID)
+				_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Task, Name: v.ID}, ledger.Caps{Tokens: ptr(int64(80))}, ledger.Caps{})
+				require.NoError(t, err)
+				return v
+			}
+			was, now := capped(), capped()
+			require.Nil(t, f.reserve(t, reservation("run", 0, was.ID, 60, 7)).Refusal)
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, now.ID, 10, 2)})
+			require.NoError(t, err)
+			for _, id := range []ledger.ID{{Level: ledger.Epic, Name: was.EpicID}, {Level: ledger.Task, Name: was.ID}} {
+				require.Equal(t, []ledger.Amount{{}, {}}, []ledger.Amount{f.account(t, id.Level, id.Name).Spent, f.account(t, id.Level, id.Name).Reserved}, "%v", id)
+			}
+			require.EqualValues(t, 12, f.account(t, ledger.Epic, now.EpicID).Spent.Tokens)
+			require.EqualValues(t, 12, f.account(t, ledger.Task, now.ID).Spent.Tokens)
+			f.balanced(t)
+		},
+		"Ledger/OverheadOfAnEpicIsBookedOnItWithoutATask": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			v := f.task(t, e.ID)
+			own := reservation("agent", 0, "", 60, 7)
+			own.EpicID, own.Kind = e.ID, usage.Overhead
+			require.Nil(t, f.reserve(t, own).Refusal)
+			require.EqualValues(t, 60, f.account(t, ledger.Epic, e.ID).Reserved.Tokens, "the cap of the epic bounds it")
+			thought := entry("agent", 0, "", 20, 2)
+			thought.EpicID, thought.Kind = e.ID, usage.Overhead
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{thought, entry("run", 0, v.ID, 10, 2)})
+			require.NoError(t, err)
+			got, err := f.Epic(f.ctx, ns, e.ID)
+			require.NoError(t, err)
+			require.Equal(t, []int64{34, 22}, []int64{got.Spent.Tokens, got.Spent.OverheadTokens})
+			work, err := f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.Equal(t, []int64{12, 0}, []int64{work.Actual.Tokens, work.Actual.OverheadTokens})
+			require.Equal(t, got.Spent.Tokens, work.Actual.Tokens+got.Spent.OverheadTokens, "work and overhead are all of it")
+			f.balanced(t)
+		},
 		"Ledger/AccountsOfEndedRunsAreSwept": func(t *testing.T, f *fixture) {
 			r := reservation("run", 0, "", 5, 5)
 			r.Runs = []accounting.RunCaps{{RunID: "run", Hard: ledger.Caps{Tokens: ptr(int64(10))}}}

@@ -31,7 +31,7 @@ type Open func(testing.TB) store.Store
 // Run runs every case against stores of one driver.
 func Run(t *testing.T, open Open) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
-		epicCases(), taskCases(), dependencyCases(), claimCases(), orderCases(), pauseCases(), runningCases(), stopCases(), usageCases(), randomCases(), turnCases(), lookCases(),
+		epicCases(), taskCases(), dependencyCases(), claimCases(), orderCases(), pauseCases(), runningCases(), stopCases(), namespaceCapCases(), usageCases(), randomCases(), turnCases(), lookCases(),
 		workflowCases(), policyCases(), searchCases(), importCases(), ledgerCases(), reportCases(), feedCases(), memoryCases(), forgetCases(), procedureCases(),
 	} {
 		for name, run := range group {

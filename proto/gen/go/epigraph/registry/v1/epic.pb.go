@@ -375,9 +375,9 @@ type Epic struct {
 	SpentNanoUsd int64 `protobuf:"varint,11,opt,name=spent_nano_usd,json=spentNanoUsd,proto3" json:"spent_nano_usd,omitempty"`
 	// Calls without a known price; tools that used no tokens are not counted. Output only.
 	UnpricedCalls int64 `protobuf:"varint,12,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
-	// Tokens of agents' own reasoning, part of spent_tokens. Output only.
+	// Tokens of what agents reason for none of its tasks, part of spent_tokens. Output only.
 	AgentOverheadTokens int64 `protobuf:"varint,13,opt,name=agent_overhead_tokens,json=agentOverheadTokens,proto3" json:"agent_overhead_tokens,omitempty"`
-	// Money of agents' own reasoning, part of spent_nano_usd. Output only.
+	// Money of what agents reason for none of its tasks, part of spent_nano_usd. Output only.
 	AgentOverheadNanoUsd int64 `protobuf:"varint,14,opt,name=agent_overhead_nano_usd,json=agentOverheadNanoUsd,proto3" json:"agent_overhead_nano_usd,omitempty"`
 	// How many tasks it has. Output only.
 	TotalTasks int32 `protobuf:"varint,15,opt,name=total_tasks,json=totalTasks,proto3" json:"total_tasks,omitempty"`
@@ -411,7 +411,9 @@ type Epic struct {
 	DependencyPolicy DependencyPolicy `protobuf:"varint,28,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=epigraph.registry.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
 	// How many of its tasks are worked on at once while it runs by itself; 0 if it does not. Output only.
 	Parallel int32 `protobuf:"varint,29,opt,name=parallel,proto3" json:"parallel,omitempty"`
-	// Why it is PAUSED, if nobody asked for that: BUDGET_EXHAUSTED. It goes on once the budget is raised.
+	// Why it is PAUSED, if nobody asked for that. BUDGET_EXHAUSTED: it goes on once its budget is raised.
+	// NAMESPACE_CAP_REACHED: its next call does not fit under the cap of the namespace. It goes on once that
+	// is raised, or a call of it finds room.
 	// Output only.
 	PauseReason   string `protobuf:"bytes,30,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields

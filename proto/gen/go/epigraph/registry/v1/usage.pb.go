@@ -35,7 +35,7 @@ const (
 	UsageKind_USAGE_KIND_MODEL UsageKind = 1
 	// A tool, for a node.
 	UsageKind_USAGE_KIND_TOOL UsageKind = 2
-	// A model, for an agent's own reasoning, or for the authoring of a plan.
+	// A model, for what an agent reasons for no task, or for the authoring of a plan.
 	UsageKind_USAGE_KIND_OVERHEAD UsageKind = 3
 )
 
