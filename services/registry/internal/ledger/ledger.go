@@ -208,14 +208,16 @@ func (r Refusal) Err() error {
 		r.Asks, unit, whose, r.Spent, r.Reserved, r.Cap).Hint("raise the cap with SetBudget, or wait for calls under way to end")
 }
 
-// admit says why a want does not fit under the hard caps, or returns nil.
+// admit says why a want does not fit under the hard caps, or returns nil. A want without a price does not fit
+// under a cap in money. Only the budget of a run lets it pass and counts no money for it, as the journal of
+// the run does: whether a call of unknown price is made must not depend on whether the run has children.
 func (a *Account) admit(w Want) *Refusal {
 	if c := a.Hard.Tokens; c != nil && !fits(*c, a.Spent.Tokens, a.Reserved.Tokens, w.Tokens) {
 		return &Refusal{Account: a.ID, Cap: *c, Spent: a.Spent.Tokens, Reserved: a.Reserved.Tokens, Asks: w.Tokens}
 	}
 	c := a.Hard.NanoUSD
 	switch {
-	case c == nil:
+	case c == nil, w.NanoUSD == nil && a.Level == Run:
 		return nil
 	case w.NanoUSD == nil:
 		return &Refusal{Account: a.ID, Money: true, Unpriced: true, Cap: *c, Spent: a.Spent.NanoUSD, Reserved: a.Reserved.NanoUSD}

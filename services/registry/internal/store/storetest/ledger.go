@@ -72,6 +72,32 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, ledger.Amount{Tokens: 100, NanoUSD: 2}, f.account(t, ledger.Epic, e.ID).Reserved)
 			f.balanced(t)
 		},
+		"Ledger/StartsAndCallsAgreeAboutTheCap": func(t *testing.T, f *fixture) {
+			const limit = 10
+			for spent, tc := range map[int64]struct{ starts, oneMore, twoMore bool }{
+				limit - 1: {starts: true, oneMore: true},
+				limit:     {},
+				limit + 1: {},
+			} {
+				e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(limit))})
+				byRun, byHand := f.task(t, e.ID), f.task(t, e.ID)
+				run := fmt.Sprintf("spent %d", spent)
+				_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry(run, 0, byRun.ID, spent, 0)})
+				require.NoError(t, err)
+				_, _, byRunErr := f.ClaimTask(f.ctx, ns, byRun.ID, run, time.Hour)
+				_, byHandErr := f.MoveTask(f.ctx, ns, byHand.ID, accounting.Change{}, epic.TaskRunning, accounting.Outcome{})
+				for _, err := range []error{byRunErr, byHandErr} {
+					if tc.starts {
+						require.NoError(t, err, run)
+					} else {
+						requireError(t, err, errs.FailedPrecondition, epic.ReasonBudgetExhausted)
+					}
+				}
+				require.Equal(t, tc.twoMore, f.reserve(t, reservation(run, 2, byRun.ID, 2, 0)).Refusal == nil, run)
+				require.Equal(t, tc.oneMore, f.reserve(t, reservation(run, 1, byRun.ID, 1, 0)).Refusal == nil, run)
+				f.balanced(t)
+			}
+		},
 		"Ledger/NothingMayBeSpentUnderACapOfZero": func(t *testing.T, f *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(0))}).ID)
 			require.NotNil(t, f.reserve(t, reservation("run", 0, v.ID, 1, 1)).Refusal)
@@ -147,6 +173,23 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 				require.Zero(t, a.Reserved, level)
 				require.Equal(t, ledger.Amount{Tokens: 500, NanoUSD: 500_000}, a.Spent, level)
 			}
+			f.balanced(t)
+		},
+		"Ledger/ARunThatIsCappedInMoneyCountsTheTokensOfACallWithoutAPrice": func(t *testing.T, f *fixture) {
+			r := reservation("run", 0, "", 60, 0)
+			r.NanoUSD = nil
+			r.Runs = []accounting.RunCaps{{RunID: "run", Hard: ledger.Caps{Tokens: ptr(int64(100)), NanoUSD: ptr(int64(5))}}}
+			require.Nil(t, f.reserve(t, r).Refusal)
+			require.Equal(t, ledger.Amount{Tokens: 60}, f.account(t, ledger.Run, "run").Reserved)
+			r.Key.Call++
+			no := f.reserve(t, r).Refusal
+			require.Equal(t, &ledger.Refusal{Account: ledger.ID{Level: ledger.Run, Name: "run"}, Cap: 100, Reserved: 60, Asks: 60}, no, "its tokens count")
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Namespace}, ledger.Caps{NanoUSD: ptr(int64(5))}, ledger.Caps{})
+			require.NoError(t, err)
+			r.Tokens = 1
+			no = f.reserve(t, r).Refusal
+			require.NotNil(t, no)
+			require.True(t, no.Unpriced, "a cap of the namespace holds all the same")
 			f.balanced(t)
 		},
 		"Ledger/ASoftCapTells": func(t *testing.T, f *fixture) {
