@@ -227,6 +227,16 @@ func (a *Account) admit(w Want) *Refusal {
 	return nil
 }
 
+// AdmitEstimate says why work that is estimated to use so many tokens does not fit under the hard cap, beside
+// what others are estimated to use; or it returns nil. An estimate holds back starts of work and no calls.
+func (a *Account) AdmitEstimate(tokens, others int64) *Refusal {
+	held, err := usage.Add(a.Reserved.Tokens, others)
+	if c := a.Hard.Tokens; c != nil && (err != nil || !fits(*c, a.Spent.Tokens, held, tokens)) {
+		return &Refusal{Account: a.ID, Cap: *c, Spent: a.Spent.Tokens, Reserved: held, Asks: tokens}
+	}
+	return nil
+}
+
 // Over reports whether an account is over a soft cap.
 func (a *Account) Over() bool {
 	return a.Soft.Tokens != nil && !fits(*a.Soft.Tokens, a.Spent.Tokens, a.Reserved.Tokens, 0) ||
