@@ -43,6 +43,8 @@ type Call struct {
 	outbox.Entry
 	// Runs are the runs with budgets that it counts on: its own, and those above it.
 	Runs []RunBudget
+	// Unlimited says that it states no limit of its answer, so that the registry estimates its output tokens.
+	Unlimited bool
 }
 
 // RunBudget is what a run may use. A cap that is nil does not bound.
@@ -181,7 +183,9 @@ func (l *line) release(call outbox.Entry) {
 	if l.releases == nil {
 		l.releases = map[callKey]outbox.Entry{}
 	}
-	l.releases[keyOf(call)] = call
+	if k := keyOf(call); call.Incarnation >= l.releases[k].Incarnation {
+		l.releases[k] = call
+	}
 }
 
 // serve starts the goroutine of a line unless it runs. The caller holds the lock of the namespace.

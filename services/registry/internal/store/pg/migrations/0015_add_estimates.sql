@@ -8,3 +8,13 @@ CREATE INDEX reservations_by_task ON reservations (namespace, task_id) WHERE tas
 -- The incarnation of the owner that a reservation is of; 0 if it is not known. An earlier owner does not
 -- release it.
 ALTER TABLE reservations ADD COLUMN incarnation bigint NOT NULL DEFAULT 0;
+
+-- Samples of what calls of a model put out: at most 100, of which each new one replaces one by chance. They are
+-- written under the lock of the totals of the namespace.
+CREATE TABLE output_samples (
+  namespace     text COLLATE "C" NOT NULL,
+  model         text COLLATE "C" NOT NULL,
+  place         integer NOT NULL,
+  output_tokens bigint NOT NULL,
+  PRIMARY KEY (namespace, model, place)
+);
