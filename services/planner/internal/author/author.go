@@ -62,10 +62,11 @@ type Ledger interface {
 	Price(ctx context.Context, namespace string, calls []Call) ([]*int64, error)
 	// Book books the calls under id, each once, however often it is called.
 	Book(ctx context.Context, namespace, id string, calls []Call) ([]*int64, error)
-	// Reserve asks for what the call may use at most that is booked as the nth under id, before it is made.
-	// refusal says whose cap leaves no room; it is empty if the call may be made.
+	// Reserve asks for what the call may use at most that is booked as the nth under id, before it is
+	// made. refusal says whose cap leaves no room; it is empty if the call may be made.
 	Reserve(ctx context.Context, namespace, id string, n int, most Call) (refusal string, err error)
-	// Release gives back what was reserved for calls under id that are not booked, from one to before another.
+	// Release gives back what was reserved for calls under id that are not booked, from one to before
+	// another.
 	Release(ctx context.Context, namespace, id string, from, to int) error
 }
 
@@ -273,7 +274,8 @@ type writing struct {
 	seen   map[string]bool
 	tokens int64
 	report Report
-	// id is what calls are reserved and booked under, reserved for how many calls something may be reserved.
+	// id is what calls are reserved and booked under, reserved for how many calls something may be
+	// reserved.
 	id       string
 	reserved int
 }
@@ -459,8 +461,8 @@ func (w *writing) affordable(ctx context.Context, req llm.Request) (bool, error)
 	return true, nil
 }
 
-// reserve asks the caps of the namespace for the next call, which is the nth. It is that of the profile that is
-// asked first.
+// reserve asks the caps of the namespace for the next call, which is the nth. It is that of the profile
+// that is asked first.
 func (w *writing) reserve(ctx context.Context, req llm.Request, n int) (bool, error) {
 	if w.a.ledger == nil {
 		return true, nil
@@ -503,8 +505,8 @@ func (w *writing) calls() []Call {
 	return out
 }
 
-// book books the calls, whether or not somebody still waits for the plan, and gives back what was reserved for
-// calls that were not paid.
+// book books the calls, whether or not somebody still waits for the plan, and gives back what was
+// reserved for calls that were not paid.
 func (w *writing) book(ctx context.Context) {
 	calls := w.calls()
 	if w.a.ledger == nil || len(calls)+w.reserved == 0 {

@@ -48,8 +48,8 @@ func (s *script) Stream(ctx context.Context, r llm.Request, delta func(llm.Delta
 // prices are nano-USD for a token, by provider. It is away for as many of its next calls as away says, and
 // books nothing with broken.
 type prices struct {
-	// reserved are the calls that were asked for under id, room how many are granted if not 0, released what was
-	// given back. If gone is set nothing is answered.
+	// reserved are the calls that were asked for under id, room how many are granted if not 0, released
+	// what was given back. If gone is set nothing is answered.
 	reserved []Call
 	released [][2]int
 	id       string

@@ -26,8 +26,8 @@ type Ledger struct {
 	client registryv1.RegistryServiceClient
 
 	mu sync.Mutex
-	// capped is until when namespaces count as such with caps while the registry is away, and all until when
-	// every namespace does, since some were forgotten.
+	// capped is until when namespaces count as such with caps while the registry is away, and all until
+	// when every namespace does, since some were forgotten.
 	capped map[string]time.Time
 	all    time.Time
 }
@@ -81,8 +81,8 @@ func (l *Ledger) mayBeCapped(namespace string) bool {
 	return now.Before(l.capped[namespace]) || now.Before(l.all)
 }
 
-// Reserve implements author.Ledger. While the registry is away, the calls of a namespace are made unless a cap
-// bounded them within a day.
+// Reserve implements author.Ledger. While the registry is away, the calls of a namespace are made
+// unless a cap bounded them within a day.
 func (l *Ledger) Reserve(ctx context.Context, namespace, id string, n int, most author.Call) (refusal string, err error) {
 	r, err := l.client.ReserveUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReserveUsageRequest{Calls: []*registryv1.UsageEntry{entry(id, n, most)}})
 	if err != nil && ctx.Err() == nil && !l.mayBeCapped(namespace) {

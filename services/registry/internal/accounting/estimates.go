@@ -12,11 +12,12 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// estimateFits refuses to start a task that is estimated to use more tokens than a hard cap of its epic, of
-// itself or of the namespace leaves: what is spent, what is reserved for calls, and what other claims hold of
-// the estimates of their tasks count. What would not fit into the budget of the epic even if nothing else were
-// under way is refused as a budget that is used up is; all else may fit later. The epic is locked, so two
-// claims in it do not both take what is left, and the account of the namespace is locked for the same reason.
+// estimateFits refuses to start a task that is estimated to use more tokens than a hard cap of its
+// epic, of itself or of the namespace leaves: what is spent, what is reserved for calls, and what other
+// claims hold of the estimates of their tasks count. What would not fit into the budget of the epic
+// even if nothing else were under way is refused as a budget that is used up is; all else may fit
+// later. The epic is locked, so two claims in it do not both take what is left, and the account of the
+// namespace is locked for the same reason.
 func (w *work) estimateFits(ctx context.Context) error {
 	want := w.task.EstimatedTokens
 	if want <= 0 {
@@ -68,10 +69,10 @@ func estimateRefused(t *epic.Task, a *ledger.Account, no *ledger.Refusal, others
 		Hint("raise the cap, lower estimated_tokens of the task, or wait for the work under way")
 }
 
-// affordable are the first of the ready tasks whose estimates fit into the budget of their epic beside what
-// is spent, reserved and estimated of work under way. The others are held back until some of it has ended. If
-// nothing is under way, the first is started whatever its estimate is: its claim is refused then, with the
-// numbers, and pauses the epic.
+// affordable are the first of the ready tasks whose estimates fit into the budget of their epic beside
+// what is spent, reserved and estimated of work under way. The others are held back until some of it
+// has ended. If nothing is under way, the first is started whatever its estimate is: its claim is
+// refused then, with the numbers, and pauses the epic.
 func affordable(ctx context.Context, tx store.Tx, e *epic.Epic, ready []epic.Ready, busy int) ([]epic.Ready, error) {
 	var wanted int64
 	for _, r := range ready {
@@ -113,9 +114,9 @@ func affordable(ctx context.Context, tx store.Tx, e *epic.Epic, ready []epic.Rea
 	return ready, nil
 }
 
-// estimateOutputs sets what calls without a limit may put out: the 90th percentile of what calls of their
-// model have put out in the namespace, else all that the least of their run budgets in tokens leaves. It marks
-// those of which neither is known.
+// estimateOutputs sets what calls without a limit may put out: the 90th percentile of what calls of
+// their model have put out in the namespace, else all that the least of their run budgets in tokens
+// leaves. It marks those of which neither is known.
 func (b *Accounts) estimateOutputs(ctx context.Context, namespace string, calls []Call, in []Reservation) error {
 	var models []string
 	var runs []ledger.ID

@@ -38,7 +38,8 @@ type Call struct {
 	// Runs and Incarnation are those of its Reservation.
 	Runs        []RunCaps
 	Incarnation int64
-	// Unlimited says that it states no limit of what it puts out, so that its output tokens are to be estimated.
+	// Unlimited says that it states no limit of what it puts out, so that its output tokens are to be
+	// estimated.
 	Unlimited bool
 }
 
@@ -46,9 +47,9 @@ type Call struct {
 type RunCaps struct {
 	RunID      string
 	Hard, Soft ledger.Caps
-	// Spent is what the run has used by now. It opens the account unless more is booked of the run itself.
-	// Calls of which the ledger has not heard yet may be in it, and then count twice, so that a cap that is
-	// set late may stop a little early.
+	// Spent is what the run has used by now. It opens the account unless more is booked of the run
+	// itself. Calls of which the ledger has not heard yet may be in it, and then count twice, so that a
+	// cap that is set late may stop a little early.
 	Spent ledger.Amount
 }
 
@@ -104,10 +105,10 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 }
 
 // ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It
-// prices them as RecordUsage would: by the price book, else by the cost that the entry reports. What calls
-// without a limit put out is estimated first. If askOnly is set, it answers whether there is room and reserves
-// nothing. Calls of one request count as if each before them were reserved, so that room for one call is not
-// told to all that wait for it.
+// prices them as RecordUsage would: by the price book, else by the cost that the entry reports. What
+// calls without a limit put out is estimated first. If askOnly is set, it answers whether there is room
+// and reserves nothing. Calls of one request count as if each before them were reserved, so that room
+// for one call is not told to all that wait for it.
 func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []Call, askOnly bool) ([]Reserved, error) {
 	calls = slices.Clone(calls)
 	in := make([]Reservation, len(calls))
@@ -259,8 +260,8 @@ func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Dura
 	return out, putAccounts(ctx, tx, namespace, taken)
 }
 
-// takeOver gives reservations that are there to the owners that ask for their calls again, unless a later
-// owner has asked. So what an earlier owner gives back late is not that of a call which is made.
+// takeOver gives reservations that are there to the owners that ask for their calls again, unless a
+// later owner has asked. So what an earlier owner gives back late is not that of a call which is made.
 func takeOver(ctx context.Context, tx store.Tx, namespace string, in []Reservation) error {
 	owners := map[usage.Key]int64{}
 	for i := range in {
@@ -367,10 +368,11 @@ func accountsOf(in []Reservation, tasks map[string]store.TaskTotals) []ledger.ID
 	return slices.SortedFunc(maps.Keys(wanted), ledger.ID.Compare)
 }
 
-// openRuns opens those accounts of runs that are not there. A run has spent what it is told to have used, or
-// what is booked of it if that is more: its calls are booked while its budget is on the way here. The lock of
-// the totals tells which bookings those are: one that has the lock later finds the account. The locks of other
-// accounts come before that of the totals, so this is a transaction of its own.
+// openRuns opens those accounts of runs that are not there. A run has spent what it is told to have
+// used, or what is booked of it if that is more: its calls are booked while its budget is on the way
+// here. The lock of the totals tells which bookings those are: one that has the lock later finds the
+// account. The locks of other accounts come before that of the totals, so this is a transaction of its
+// own.
 func (b *Accounts) openRuns(ctx context.Context, namespace string, in []Reservation) error {
 	runs := map[ledger.ID]ledger.Account{}
 	for i := range in {
@@ -458,8 +460,8 @@ func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.K
 	return b.ReleaseCalls(ctx, namespace, calls)
 }
 
-// ReleaseCalls is Release for owners: what a later owner of the run has asked for stays reserved. Only the
-// keys and the incarnations of calls count.
+// ReleaseCalls is Release for owners: what a later owner of the run has asked for stays reserved. Only
+// the keys and the incarnations of calls count.
 func (b *Accounts) ReleaseCalls(ctx context.Context, namespace string, calls []Call) error {
 	if len(calls) > MaxReservations {
 		return errs.New(errs.InvalidArgument, ReasonTooManyReservations, "%d releases at once, the limit is %d", len(calls), MaxReservations)
@@ -486,8 +488,8 @@ func (b *Accounts) ReleaseCalls(ctx context.Context, namespace string, calls []C
 	return err
 }
 
-// unreserve gives back what is reserved under keys, which are sorted, except where keep holds. estimated says
-// that some were booked at their estimates, and so are not reserved any more.
+// unreserve gives back what is reserved under keys, which are sorted, except where keep holds.
+// estimated says that some were booked at their estimates, and so are not reserved any more.
 func (b *Accounts) unreserve(ctx context.Context, namespace string, keys []usage.Key, keep func(ledger.Held) bool) (estimated bool, err error) {
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		held, err := tx.LockReservations(ctx, namespace, keys)
@@ -634,9 +636,9 @@ func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.E
 	return out, putAccounts(ctx, tx, namespace, accounts)
 }
 
-// finish does to the account of the namespace what the settlement says, and to those of runs that were opened
-// since the settlement looked for them. The caller holds the lock of the namespace's totals, so that the
-// account and they say the same, and no account of a run is being opened.
+// finish does to the account of the namespace what the settlement says, and to those of runs that were
+// opened since the settlement looked for them. The caller holds the lock of the namespace's totals, so
+// that the account and they say the same, and no account of a run is being opened.
 func (s *settlement) finish(ctx context.Context, tx store.Tx, namespace string) error {
 	ids := append(slices.SortedFunc(maps.Keys(s.runs), ledger.ID.Compare), ledger.ID{Level: ledger.Namespace})
 	locked, err := tx.LockAccounts(ctx, namespace, ids)

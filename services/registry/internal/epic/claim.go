@@ -48,8 +48,8 @@ type Claim struct {
 	State    ClaimState
 	// LeaseUntil is by the database's clock.
 	LeaseUntil time.Time
-	// EstimatedTokens is the estimate of the task when it was claimed, TokensBefore what had been booked of it
-	// by then. The claim holds what is left of the estimate.
+	// EstimatedTokens is the estimate of the task when it was claimed, TokensBefore what had been
+	// booked of it by then. The claim holds what is left of the estimate.
 	EstimatedTokens, TokensBefore int64
 }
 

@@ -18,7 +18,8 @@ const (
 	ReasonBudgetExceeded = "BUDGET_EXCEEDED"
 	// ReasonPriceUnknown refuses a reservation of unknown cost where money is capped.
 	ReasonPriceUnknown = "PRICE_UNKNOWN"
-	// ReasonEstimateUnknown refuses a call of which nothing tells what it may put out, where a hard cap bounds it.
+	// ReasonEstimateUnknown refuses a call of which nothing tells what it may put out, where a hard cap
+	// bounds it.
 	ReasonEstimateUnknown = "ESTIMATE_UNKNOWN"
 	// ReasonEtagMismatch refuses a change of caps that are not those that the caller has seen.
 	ReasonEtagMismatch = "ETAG_MISMATCH"
@@ -216,9 +217,10 @@ func (r Refusal) Err() error {
 		r.Asks, unit, whose, r.Spent, r.Reserved, r.Cap).Hint("raise the cap with SetBudget, or wait for calls under way to end")
 }
 
-// admit says why a want does not fit under the hard caps, or returns nil. A want without a price does not fit
-// under a cap in money. Only the budget of a run lets it pass and counts no money for it, as the journal of
-// the run does: whether a call of unknown price is made must not depend on whether the run has children.
+// admit says why a want does not fit under the hard caps, or returns nil. A want without a price does
+// not fit under a cap in money. Only the budget of a run lets it pass and counts no money for it, as
+// the journal of the run does: whether a call of unknown price is made must not depend on whether the
+// run has children.
 func (a *Account) admit(w Want) *Refusal {
 	if c := a.Hard.Tokens; c != nil && !fits(*c, a.Spent.Tokens, a.Reserved.Tokens, w.Tokens) {
 		return &Refusal{Account: a.ID, Cap: *c, Spent: a.Spent.Tokens, Reserved: a.Reserved.Tokens, Asks: w.Tokens}
@@ -235,8 +237,9 @@ func (a *Account) admit(w Want) *Refusal {
 	return nil
 }
 
-// AdmitEstimate says why work that is estimated to use so many tokens does not fit under the hard cap, beside
-// what others are estimated to use; or it returns nil. An estimate holds back starts of work and no calls.
+// AdmitEstimate says why work that is estimated to use so many tokens does not fit under the hard cap,
+// beside what others are estimated to use; or it returns nil. An estimate holds back starts of work and
+// no calls.
 func (a *Account) AdmitEstimate(tokens, others int64) *Refusal {
 	held, err := usage.Add(a.Reserved.Tokens, others)
 	if c := a.Hard.Tokens; c != nil && (err != nil || !fits(*c, a.Spent.Tokens, held, tokens)) {
@@ -245,8 +248,8 @@ func (a *Account) AdmitEstimate(tokens, others int64) *Refusal {
 	return nil
 }
 
-// Unestimated says which of the accounts refuses a call of which nothing tells what it may put out: the first
-// that has a hard cap. It is nil if none has.
+// Unestimated says which of the accounts refuses a call of which nothing tells what it may put out: the
+// first that has a hard cap. It is nil if none has.
 func Unestimated(accounts []*Account) *Refusal {
 	for _, a := range accounts {
 		if !a.Hard.IsZero() {
@@ -307,8 +310,8 @@ type Held struct {
 	Provider       string
 	Model          string
 	Accounts       []ID
-	// Incarnation is the highest of the owners that asked for it; 0 if it is not known. Owners of a run have
-	// higher incarnations than those before them.
+	// Incarnation is the highest of the owners that asked for it; 0 if it is not known. Owners of a run
+	// have higher incarnations than those before them.
 	Incarnation int64
 	// Estimated says that it was forgotten and booked at its estimate; what the call really used may come
 	// yet.

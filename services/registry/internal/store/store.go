@@ -229,9 +229,9 @@ type Tx interface {
 	ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Claim, error)
 	// PutClaim adds a claim or overwrites that of the same task and run.
 	PutClaim(ctx context.Context, c epic.Claim) error
-	// Estimated sums up what claims that are not over hold of the estimates of their tasks: what is neither
-	// booked since nor reserved. They are those of an epic, or of the whole namespace if epicID is empty,
-	// without that of one task.
+	// Estimated sums up what claims that are not over hold of the estimates of their tasks: what is
+	// neither booked since nor reserved. They are those of an epic, or of the whole namespace if epicID
+	// is empty, without that of one task.
 	Estimated(ctx context.Context, namespace, epicID, exceptTask string) (int64, error)
 	// CancelRuns orders every run to cancel that has a claim, not settled, of this task, or of any task
 	// of the epic if taskID is empty. It replaces other orders.
@@ -258,7 +258,8 @@ type Tx interface {
 	Ready(ctx context.Context, namespace, epicID string, limit int) ([]epic.Ready, error)
 	// OrderStarts orders tasks of an epic to be started, each after its pause.
 	OrderStarts(ctx context.Context, namespace, epicID string, tasks []epic.Ready) error
-	// EstimatedStarts sums up the estimates of the tasks of an epic that are ordered to start and not claimed.
+	// EstimatedStarts sums up the estimates of the tasks of an epic that are ordered to start and not
+	// claimed.
 	EstimatedStarts(ctx context.Context, namespace, epicID string) (int64, error)
 	// StartOrder is the id of the order to start a task; empty if there is none.
 	StartOrder(ctx context.Context, namespace, taskID string) (string, error)
@@ -295,8 +296,8 @@ type Tx interface {
 	LockReservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
 	// InsertReservations adds reservations, which are forgotten after the lease.
 	InsertReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration) error
-	// OwnReservations gives reservations, which come by key, the incarnation of a later owner. It comes before
-	// the locks of accounts.
+	// OwnReservations gives reservations, which come by key, the incarnation of a later owner. It comes
+	// before the locks of accounts.
 	OwnReservations(ctx context.Context, namespace string, held []ledger.Held) error
 	DeleteReservations(ctx context.Context, namespace string, keys []usage.Key) error
 	// RenewReservations lets leases end so long after now.

@@ -16,8 +16,8 @@ type OutputSample struct {
 	OutputTokens int64
 }
 
-// OutputSamples takes one call of each model out of entries, by chance, and gives it a place by chance. So a
-// booking writes few samples, what is kept is bounded without being counted, and older calls fade.
+// OutputSamples takes one call of each model out of entries, by chance, and gives it a place by chance.
+// So a booking writes few samples, what is kept is bounded without being counted, and older calls fade.
 func OutputSamples(entries []Entry) (out []OutputSample) {
 	chosen, seen := map[string]int64{}, map[string]int{}
 	for i := range entries {
@@ -35,8 +35,8 @@ func OutputSamples(entries []Entry) (out []OutputSample) {
 	return out
 }
 
-// P90 is the 90th percentile of samples, the nearest rank: at least nine of ten are not above it. It is 0 if
-// there are none.
+// P90 is the 90th percentile of samples, the nearest rank: at least nine of ten are not above it. It is
+// 0 if there are none.
 func P90(samples []int64) int64 {
 	if len(samples) == 0 {
 		return 0

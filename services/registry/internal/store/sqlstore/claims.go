@@ -43,8 +43,8 @@ func (t tx) ReleaseClaims(ctx context.Context, namespace, epicID string) error {
 	return err
 }
 
-// Estimated implements store.Tx. Claims with an estimate have an index of their own, so that others are not
-// read.
+// Estimated implements store.Tx. Claims with an estimate have an index of their own, so that others are
+// not read.
 func (t tx) Estimated(ctx context.Context, namespace, epicID, exceptTask string) (int64, error) {
 	return one(ctx, t, nil, func(row dbkit.Scanner) (n int64, err error) {
 		err = row.Scan(&n)

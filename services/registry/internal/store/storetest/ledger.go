@@ -416,8 +416,8 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 	return out
 }
 
-// ownerCases are about owners of runs that follow each other, about accounts of runs that are opened while
-// their calls are booked, and about calls without a limit.
+// ownerCases are about owners of runs that follow each other, about accounts of runs that are opened
+// while their calls are booked, and about calls without a limit.
 func ownerCases() map[string]func(*testing.T, *fixture) {
 	run := func(tokens, spent int64) []accounting.RunCaps {
 		return []accounting.RunCaps{{RunID: "run", Hard: ledger.Caps{Tokens: &tokens}, Spent: ledger.Amount{Tokens: spent}}}

@@ -325,9 +325,10 @@ type ReserveUsageRequest struct {
 	// For each call the incarnation of the owner of its run that asks, or none at all. A call that has a
 	// reservation is the reservation of the highest incarnation that asked for it.
 	Incarnations []int64 `protobuf:"varint,5,rep,packed,name=incarnations,proto3" json:"incarnations,omitempty"`
-	// The calls that state no limit of their output, by their index. What they may put out is estimated: by the
-	// 90th percentile of the calls of their model in the namespace, else as all that the nearest run budget in
-	// tokens leaves. A call of which neither is known is refused where a hard cap bounds it.
+	// The calls that state no limit of their output, by their index. What they may put out is estimated:
+	// by the 90th percentile of the calls of their model in the namespace, else as all that the least
+	// run budget in tokens leaves. A call of which neither is known is refused where a hard cap bounds
+	// it.
 	Unlimited     []int32 `protobuf:"varint,6,rep,packed,name=unlimited,proto3" json:"unlimited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -668,8 +669,8 @@ type ReleaseUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The calls; only their keys count.
 	Calls []*UsageEntry `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
-	// For each call the incarnation of the owner that gives it back, or none at all. What a later owner has
-	// asked for stays reserved.
+	// For each call the incarnation of the owner that gives it back, or none at all. What a later owner
+	// has asked for stays reserved.
 	Incarnations  []int64 `protobuf:"varint,2,rep,packed,name=incarnations,proto3" json:"incarnations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
