@@ -87,6 +87,8 @@ func capText(r *purse.Refusal) string {
 	switch {
 	case r.Budget == "":
 		return r.Message
+	case r.Reason == "ESTIMATE_UNKNOWN":
+		return r.Message + "; `max_output_tokens` of the call states one"
 	case level == "run":
 		command = "epigraph runs resume " + id
 		if strings.Contains(r.Message, "nano-USD") {

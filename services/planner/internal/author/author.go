@@ -62,12 +62,11 @@ type Ledger interface {
 	Price(ctx context.Context, namespace string, calls []Call) ([]*int64, error)
 	// Book books the calls under id, each once, however often it is called.
 	Book(ctx context.Context, namespace, id string, calls []Call) ([]*int64, error)
-	// Reserve asks for what the call may use at most that is booked as the nth under id, before it is
-	// made. refusal says whose cap leaves no room; it is empty if the call may be made.
+	// Reserve asks for what the nth call under id may use at most, before it is made. refusal says whose cap leaves no room; it is empty if the call may be made.
 	Reserve(ctx context.Context, namespace, id string, n int, most Call) (refusal string, err error)
-	// Release gives back what was reserved for calls under id that are not booked, from one to before
-	// another.
-	Release(ctx context.Context, namespace, id string, from, to int) error
+	// Release gives back what was reserved for the first so many calls under id. Booking does not: the calls
+	// are booked for whoever asked for the plan.
+	Release(ctx context.Context, namespace, id string, calls int) error
 }
 
 // Round is one answer of the model.
@@ -505,8 +504,9 @@ func (w *writing) calls() []Call {
 	return out
 }
 
-// book books the calls, whether or not somebody still waits for the plan, and gives back what was
-// reserved for calls that were not paid.
+// book books the calls, whether or not somebody still waits for the plan, and then gives back what was
+// reserved for them. If they are not booked, it stays reserved, and is booked as an estimate after its
+// lease.
 func (w *writing) book(ctx context.Context) {
 	calls := w.calls()
 	if w.a.ledger == nil || len(calls)+w.reserved == 0 {
@@ -514,20 +514,20 @@ func (w *writing) book(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookingTime)
 	defer cancel()
-	if len(calls) < w.reserved {
-		if err := w.a.ledger.Release(ctx, w.job.namespace, w.id, len(calls), w.reserved); err != nil {
-			w.a.log.WarnContext(ctx, "what was reserved for a plan is not given back; it is booked after its lease", "namespace", w.job.namespace, "error", err)
+	var costs []*int64
+	if len(calls) > 0 {
+		var err error
+		if costs, err = w.a.ledger.Book(ctx, w.job.namespace, w.id, calls); err != nil { // the report says that nothing is booked
+			w.a.log.WarnContext(ctx, "calls of a model that wrote a plan are not booked", "namespace", w.job.namespace, "calls", len(calls), "error", err)
+			return
+		}
+		w.report.UsageID = w.id
+	}
+	if w.reserved > 0 {
+		if err := w.a.ledger.Release(ctx, w.job.namespace, w.id, w.reserved); err != nil {
+			w.a.log.WarnContext(ctx, "what was reserved for a plan is not given back, and is booked after its lease", "namespace", w.job.namespace, "error", err)
 		}
 	}
-	if len(calls) == 0 {
-		return
-	}
-	costs, err := w.a.ledger.Book(ctx, w.job.namespace, w.id, calls)
-	if err != nil { // the report says that nothing is booked
-		w.a.log.WarnContext(ctx, "calls of a model that wrote a plan are not booked", "namespace", w.job.namespace, "calls", len(calls), "error", err)
-		return
-	}
-	w.report.UsageID = w.id
 	for i, c := range costs {
 		if n := len(w.report.Rounds); i < n {
 			w.report.Rounds[i].Cost = c

@@ -51,7 +51,7 @@ type prices struct {
 	// reserved are the calls that were asked for under id, room how many are granted if not 0, released
 	// what was given back. If gone is set nothing is answered.
 	reserved []Call
-	released [][2]int
+	released []int
 	id       string
 	room     int
 	gone     bool
@@ -99,9 +99,9 @@ func (p *prices) Reserve(_ context.Context, _, id string, n int, most Call) (str
 	return "", nil
 }
 
-func (p *prices) Release(_ context.Context, _, id string, from, to int) error {
+func (p *prices) Release(_ context.Context, _, id string, calls int) error {
 	if id == p.id {
-		p.released = append(p.released, [2]int{from, to})
+		p.released = append(p.released, calls)
 	}
 	return nil
 }
@@ -198,6 +198,14 @@ func TestPaidAnswersAreKept(t *testing.T) {
 		require.Equal(t, "small", d.prices.reserved[0].Provider)
 		require.Positive(t, d.prices.reserved[0].Usage.Input)
 		require.Positive(t, d.prices.reserved[0].Usage.Output)
+		require.Equal(t, []int{2}, d.prices.released, "once they are booked")
+	})
+	t.Run("WhatIsNotBookedStaysReserved", func(t *testing.T) {
+		t.Parallel()
+		d := &desk{answers: script{sound}, prices: prices{broken: true}}
+		_, _, err := create(t, d, nil)
+		require.NoError(t, err)
+		require.Len(t, d.prices.reserved, 1)
 		require.Empty(t, d.prices.released)
 	})
 	t.Run("ACapWithoutRoomEndsTheRounds", func(t *testing.T) {
@@ -208,7 +216,7 @@ func TestPaidAnswersAreKept(t *testing.T) {
 		require.Equal(t, Cost, report.End)
 		require.Contains(t, report.Message, "the namespace has spent its budget")
 		require.Len(t, report.Rounds, 1)
-		require.Equal(t, [][2]int{{1, 2}}, d.prices.released)
+		require.Equal(t, []int{2}, d.prices.released)
 	})
 	t.Run("WithoutAnAnswerAboutCapsNoCallIsMade", func(t *testing.T) {
 		t.Parallel()
@@ -216,7 +224,7 @@ func TestPaidAnswersAreKept(t *testing.T) {
 		_, _, err := create(t, d, nil)
 		require.ErrorIs(t, err, errAway)
 		require.Len(t, d.answers, 1)
-		require.Equal(t, [][2]int{{0, 1}}, d.prices.released, "the answer may have been lost")
+		require.Equal(t, []int{1}, d.prices.released, "the answer may have been lost")
 	})
 	t.Run("ALedgerThatDoesNotBookIsLogged", func(t *testing.T) {
 		t.Parallel()

@@ -84,7 +84,8 @@ func (l *Ledger) mayBeCapped(namespace string) bool {
 // Reserve implements author.Ledger. While the registry is away, the calls of a namespace are made
 // unless a cap bounded them within a day.
 func (l *Ledger) Reserve(ctx context.Context, namespace, id string, n int, most author.Call) (refusal string, err error) {
-	r, err := l.client.ReserveUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReserveUsageRequest{Calls: []*registryv1.UsageEntry{entry(id, n, most)}})
+	// Whoever asks for the plan may not reserve; services may.
+	r, err := l.client.ReserveUsage(grpckit.AsService(grpckit.WithNamespace(ctx, namespace)), &registryv1.ReserveUsageRequest{Calls: []*registryv1.UsageEntry{entry(id, n, most)}})
 	if err != nil && ctx.Err() == nil && !l.mayBeCapped(namespace) {
 		return "", nil
 	}
@@ -100,12 +101,12 @@ func (l *Ledger) Reserve(ctx context.Context, namespace, id string, n int, most 
 }
 
 // Release implements author.Ledger.
-func (l *Ledger) Release(ctx context.Context, namespace, id string, from, to int) error {
-	var calls []*registryv1.UsageEntry
-	for n := from; n < to; n++ {
-		calls = append(calls, entry(id, n, author.Call{Time: time.Now()}))
+func (l *Ledger) Release(ctx context.Context, namespace, id string, calls int) error {
+	entries := make([]*registryv1.UsageEntry, calls)
+	for n := range entries {
+		entries[n] = entry(id, n, author.Call{Time: time.Now()})
 	}
-	_, err := l.client.ReleaseUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReleaseUsageRequest{Calls: calls})
+	_, err := l.client.ReleaseUsage(grpckit.AsService(grpckit.WithNamespace(ctx, namespace)), &registryv1.ReleaseUsageRequest{Calls: entries})
 	return err
 }
 
