@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -268,8 +267,6 @@ type ledger struct {
 	away   bool
 	// bounds says that there is a cap, capped that it leaves no room.
 	bounds, capped bool
-	// behalf are those for whom something was reserved, if it was not for a service.
-	behalf []string
 }
 
 func (l *ledger) PriceUsage(_ context.Context, req *registryv1.PriceUsageRequest) (*registryv1.PriceUsageResponse, error) {
@@ -289,10 +286,9 @@ func (l *ledger) RecordUsage(ctx context.Context, req *registryv1.RecordUsageReq
 	return &registryv1.RecordUsageResponse{Entries: l.price(req.GetEntries())}, nil
 }
 
-func (l *ledger) ReserveUsage(ctx context.Context, req *registryv1.ReserveUsageRequest) (*registryv1.ReserveUsageResponse, error) {
+func (l *ledger) ReserveUsage(_ context.Context, req *registryv1.ReserveUsageRequest) (*registryv1.ReserveUsageResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.behalf = append(l.behalf, metadata.ValueFromIncomingContext(ctx, grpckit.HeaderPrincipal)...)
 	if l.away {
 		return nil, errs.New(errs.Unavailable, "AWAY", "away")
 	}
@@ -357,13 +353,11 @@ func TestCreatePlanCosts(t *testing.T) {
 	})
 	t.Run("ACapOfTheNamespaceIsAskedBeforeTheCall", func(t *testing.T) {
 		t.Parallel()
-		l := &ledger{capped: true}
-		c, fake := writing(t, answers(sound), l.client(t), nil)
+		c, fake := writing(t, answers(sound), (&ledger{capped: true}).client(t), nil)
 		r, err := c.CreatePlan(t.Context(), goal())
 		require.NoError(t, err)
 		require.Equal(t, plannerv1.AuthorEnd_AUTHOR_END_COST, r.GetAuthoring().GetEnd())
 		require.Contains(t, r.GetAuthoring().GetMessage(), "namespace has spent 5 of 5")
-		require.Empty(t, l.behalf, "only services reserve")
 		require.Empty(t, fake.Requests())
 	})
 	t.Run("ARegistryThatIsAwayHoldsBackTheCallsOfANamespaceWithCaps", func(t *testing.T) {

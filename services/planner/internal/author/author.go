@@ -64,8 +64,8 @@ type Ledger interface {
 	Book(ctx context.Context, namespace, id string, calls []Call) ([]*int64, error)
 	// Reserve asks for what the nth call under id may use at most, before it is made. refusal says whose cap leaves no room; it is empty if the call may be made.
 	Reserve(ctx context.Context, namespace, id string, n int, most Call) (refusal string, err error)
-	// Release gives back what was reserved for the first so many calls under id. Booking does not: the calls
-	// are booked for whoever asked for the plan.
+	// Release gives back what is still reserved for the first so many calls under id. Booking a call settles
+	// what was reserved for it.
 	Release(ctx context.Context, namespace, id string, calls int) error
 }
 
@@ -504,8 +504,8 @@ func (w *writing) calls() []Call {
 	return out
 }
 
-// book books the calls, whether or not somebody still waits for the plan, and then gives back what was
-// reserved for them. If they are not booked, it stays reserved, and is booked as an estimate after its
+// book books the calls, whether or not somebody still waits for the plan, and then gives back what is
+// still reserved: calls that were not made. If they are not booked, it stays reserved, and is booked as an estimate after its
 // lease.
 func (w *writing) book(ctx context.Context) {
 	calls := w.calls()

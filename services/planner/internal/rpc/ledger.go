@@ -84,8 +84,7 @@ func (l *Ledger) mayBeCapped(namespace string) bool {
 // Reserve implements author.Ledger. While the registry is away, the calls of a namespace are made
 // unless a cap bounded them within a day.
 func (l *Ledger) Reserve(ctx context.Context, namespace, id string, n int, most author.Call) (refusal string, err error) {
-	// Whoever asks for the plan may not reserve; services may.
-	r, err := l.client.ReserveUsage(grpckit.AsService(grpckit.WithNamespace(ctx, namespace)), &registryv1.ReserveUsageRequest{Calls: []*registryv1.UsageEntry{entry(id, n, most)}})
+	r, err := l.client.ReserveUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReserveUsageRequest{Calls: []*registryv1.UsageEntry{entry(id, n, most)}})
 	if err != nil && ctx.Err() == nil && !l.mayBeCapped(namespace) {
 		return "", nil
 	}
@@ -106,7 +105,7 @@ func (l *Ledger) Release(ctx context.Context, namespace, id string, calls int) e
 	for n := range entries {
 		entries[n] = entry(id, n, author.Call{Time: time.Now()})
 	}
-	_, err := l.client.ReleaseUsage(grpckit.AsService(grpckit.WithNamespace(ctx, namespace)), &registryv1.ReleaseUsageRequest{Calls: entries})
+	_, err := l.client.ReleaseUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReleaseUsageRequest{Calls: entries})
 	return err
 }
 
