@@ -265,6 +265,8 @@ type ledger struct {
 	mu     sync.Mutex
 	booked map[string][]*registryv1.UsageEntry
 	away   bool
+	// bounds says that there is a cap, capped that it leaves no room.
+	bounds, capped bool
 }
 
 func (l *ledger) PriceUsage(_ context.Context, req *registryv1.PriceUsageRequest) (*registryv1.PriceUsageResponse, error) {
@@ -282,6 +284,23 @@ func (l *ledger) RecordUsage(ctx context.Context, req *registryv1.RecordUsageReq
 	}
 	l.booked[grpckit.Namespace(ctx)] = req.GetEntries()
 	return &registryv1.RecordUsageResponse{Entries: l.price(req.GetEntries())}, nil
+}
+
+func (l *ledger) ReserveUsage(_ context.Context, req *registryv1.ReserveUsageRequest) (*registryv1.ReserveUsageResponse, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away {
+		return nil, errs.New(errs.Unavailable, "AWAY", "away")
+	}
+	r := &registryv1.UsageReservation{Capped: l.bounds || l.capped}
+	if l.capped {
+		r.Refusal = &registryv1.BudgetRefusal{Budget: "namespace", Message: "namespace has spent 5 of 5"}
+	}
+	return &registryv1.ReserveUsageResponse{Reservations: []*registryv1.UsageReservation{r}}, nil
+}
+
+func (l *ledger) ReleaseUsage(context.Context, *registryv1.ReleaseUsageRequest) (*registryv1.ReleaseUsageResponse, error) {
+	return &registryv1.ReleaseUsageResponse{}, nil
 }
 
 func (l *ledger) price(in []*registryv1.UsageEntry) (out []*registryv1.UsageEntry) {
@@ -331,6 +350,30 @@ func TestCreatePlanCosts(t *testing.T) {
 		require.Equal(t, plannerv1.AuthorEnd_AUTHOR_END_COST, ask(1000).GetEnd())
 		require.Empty(t, fake.Requests())
 		require.Equal(t, plannerv1.AuthorEnd_AUTHOR_END_COMPLETE, ask(1e6).GetEnd())
+	})
+	t.Run("ACapOfTheNamespaceIsAskedBeforeTheCall", func(t *testing.T) {
+		t.Parallel()
+		c, fake := writing(t, answers(sound), (&ledger{capped: true}).client(t), nil)
+		r, err := c.CreatePlan(t.Context(), goal())
+		require.NoError(t, err)
+		require.Equal(t, plannerv1.AuthorEnd_AUTHOR_END_COST, r.GetAuthoring().GetEnd())
+		require.Contains(t, r.GetAuthoring().GetMessage(), "namespace has spent 5 of 5")
+		require.Empty(t, fake.Requests())
+	})
+	t.Run("ARegistryThatIsAwayHoldsBackTheCallsOfANamespaceWithCaps", func(t *testing.T) {
+		t.Parallel()
+		l := &ledger{bounds: true}
+		c, fake := writing(t, answers(sound, sound), l.client(t), nil)
+		_, err := c.CreatePlan(grpckit.WithNamespace(t.Context(), "capped"), goal())
+		require.NoError(t, err)
+		l.mu.Lock()
+		l.away = true
+		l.mu.Unlock()
+		_, err = c.CreatePlan(grpckit.WithNamespace(t.Context(), "capped"), goal())
+		require.Equal(t, "REGISTRY_UNAVAILABLE", errs.ReasonOf(err))
+		require.Len(t, fake.Requests(), 1)
+		_, err = c.CreatePlan(grpckit.WithNamespace(t.Context(), "free"), goal())
+		require.NoError(t, err, "no cap is known of")
 	})
 	t.Run("AnUnknownPriceRefusesALimitOfMoney", func(t *testing.T) {
 		t.Parallel()

@@ -271,6 +271,12 @@ func largeCases() map[string]func(*largeWorld) {
 			req.Runs[63].Calls = []int32{0, 0}
 			_, err = w.c.ReserveUsage(w.Context(), req)
 			requireError(w.T, err, errs.InvalidArgument, "TOO_MANY_RUNS")
+			req.Runs, req.Unlimited = nil, []int32{1}
+			_, err = w.c.ReserveUsage(w.Context(), req)
+			requireError(w.T, err, errs.InvalidArgument, "CALL_UNKNOWN")
+			req.Unlimited, req.Incarnations = nil, []int64{1, 1}
+			_, err = w.c.ReserveUsage(w.Context(), req)
+			requireError(w.T, err, errs.InvalidArgument, "INCARNATIONS_INVALID")
 		},
 		"ReleaseUsage": func(w *largeWorld) {
 			name, call := w.reserved(2)

@@ -207,8 +207,8 @@ type Deps struct {
 	// Purse is nil if nothing bounds what runs spend, but their own budgets.
 	Purse Purse
 	// MostUsed says under which provider and model a call is booked, and how many tokens it may use at
-	// most. ok is false for calls that ask no model. It is called for every attempt if there is a
-	// Purse, and must not block.
+	// most; no output tokens mean that the call states no limit. ok is false for calls that ask no
+	// model. It is called for every attempt if there is a Purse, and must not block.
 	MostUsed func(*workgraph.Start) (most workgraph.Usage, ok bool)
 	// Workflows finds the graphs of workflows that children name. With nil none is found.
 	Workflows Workflows

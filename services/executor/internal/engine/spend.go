@@ -35,11 +35,12 @@ func (t *session) reserve(ctx context.Context, a *attempt) *workgraph.Error {
 	if len(entries) == 0 {
 		return nil
 	}
+	entries[0].Incarnation = t.owner.Incarnation
 	runs, err := t.budgets(ctx, a.run)
 	if err != nil {
 		return notPerformed(err)
 	}
-	answer, err := t.e.purse.Try(ctx, a.run.namespace, purse.Call{Entry: entries[0], Runs: runs})
+	answer, err := t.e.purse.Try(ctx, a.run.namespace, purse.Call{Entry: entries[0], Runs: runs, Unlimited: most.OutputTokens == 0})
 	switch {
 	case err != nil:
 		return notPerformed(err)
@@ -86,6 +87,8 @@ func capText(r *purse.Refusal) string {
 	switch {
 	case r.Budget == "":
 		return r.Message
+	case r.Reason == "ESTIMATE_UNKNOWN":
+		return r.Message + "; `max_output_tokens` of the call states one"
 	case level == "run":
 		command = "epigraph runs resume " + id
 		if strings.Contains(r.Message, "nano-USD") {
@@ -111,7 +114,7 @@ func (t *session) awaitRoom(r *run) {
 	if refused != nil {
 		a := &attempt{run: r, start: workgraph.Start{Ref: refused.Ref, Attempt: refused.Attempt}, payer: r.payer.Load()}
 		if entries := r.entries(a, plausible([]workgraph.Usage{refused.Wanted}), false, dbkit.Micros(time.Now())); len(entries) > 0 {
-			call.Entry = entries[0]
+			call.Entry, call.Unlimited = entries[0], refused.Wanted.OutputTokens == 0
 		}
 	}
 	r.mu.Unlock()

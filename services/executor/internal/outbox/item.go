@@ -71,6 +71,9 @@ type Entry struct {
 	Overhead bool `json:"overhead,omitempty"`
 	// CostNanoUSD is what the call says itself that it cost; nil if it says nothing.
 	CostNanoUSD *int64 `json:"cost_nano_usd,omitempty"`
+	// Incarnation is that of the owner of the run that reserves for the call, or gives back what was
+	// reserved. Usage has none: it is booked whoever tells it.
+	Incarnation int64 `json:"-"`
 }
 
 // Usage carries the calls of one attempt.

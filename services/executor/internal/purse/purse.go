@@ -44,6 +44,9 @@ type Call struct {
 	outbox.Entry
 	// Runs are the runs with budgets that it counts on: its own, and those above it.
 	Runs []RunBudget
+	// Unlimited says that it states no limit of its answer, so that the registry estimates its output
+	// tokens.
+	Unlimited bool
 }
 
 // payer is the task, or else the epic, that a call is booked on.
@@ -185,7 +188,9 @@ func (l *line) release(call outbox.Entry) {
 	if l.releases == nil {
 		l.releases = map[callKey]outbox.Entry{}
 	}
-	l.releases[keyOf(call)] = call
+	if k := keyOf(call); call.Incarnation >= l.releases[k].Incarnation {
+		l.releases[k] = call
+	}
 }
 
 // serve starts the goroutine of a line unless it runs. The caller holds the lock of the namespace.

@@ -21,9 +21,11 @@ import (
 // registry grants calls of tasks other than "broke", takes a while, and may be away. Calls without a
 // task, and those of tasks called "free…", are not capped.
 type registry struct {
-	mu    sync.Mutex
-	away  bool
-	takes time.Duration
+	// releasing are the incarnations of those that gave back.
+	releasing []int64
+	mu        sync.Mutex
+	away      bool
+	takes     time.Duration
 	// loses is set if answers are lost on their way back.
 	loses bool
 	record
@@ -90,6 +92,7 @@ func (r *registry) Release(_ context.Context, _ string, calls []outbox.Entry) er
 	}
 	for _, c := range calls {
 		r.released, r.order = append(r.released, c.Node), append(r.order, "release "+c.Node)
+		r.releasing = append(r.releasing, c.Incarnation)
 	}
 	return nil
 }
@@ -234,6 +237,22 @@ func TestPurse(t *testing.T) {
 			r.set(false)
 			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
 			require.Equal(t, []string{"7"}, r.seen().released)
+		})
+	})
+	t.Run("Release/ByALaterOwnerIsNotReplacedByAnEarlierOne", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			r.set(true)
+			for _, incarnation := range []int64{1, 2, 1} {
+				e := call("task", 7).Entry
+				e.Incarnation = incarnation
+				p.Release("ns", e)
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
+			r.set(false)
+			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			require.Equal(t, []int64{2}, r.releasing)
 		})
 	})
 	t.Run("Release/ComesBeforeTheSameCallIsAskedForAgain", func(t *testing.T) {

@@ -255,7 +255,12 @@ func (r *Reservations) Reserve(ctx context.Context, namespace string, calls []pu
 	for i := range calls {
 		entries[i] = calls[i].Entry
 	}
-	req := &registryv1.ReserveUsageRequest{Calls: usageEntries(entries), Runs: runBudgets(calls), AskOnly: askOnly}
+	req := &registryv1.ReserveUsageRequest{Calls: usageEntries(entries), Runs: runBudgets(calls), AskOnly: askOnly, Incarnations: incarnations(entries)}
+	for i := range calls {
+		if calls[i].Unlimited {
+			req.Unlimited = append(req.Unlimited, int32(i))
+		}
+	}
 	resp, err := r.client.ReserveUsage(grpckit.WithNamespace(ctx, namespace), req)
 	if err != nil {
 		return nil, err
@@ -275,8 +280,16 @@ func (r *Reservations) Reserve(ctx context.Context, namespace string, calls []pu
 
 // Release implements purse.Registry.
 func (r *Reservations) Release(ctx context.Context, namespace string, calls []outbox.Entry) error {
-	_, err := r.client.ReleaseUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReleaseUsageRequest{Calls: usageEntries(calls)})
+	_, err := r.client.ReleaseUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReleaseUsageRequest{Calls: usageEntries(calls), Incarnations: incarnations(calls)})
 	return err
+}
+
+func incarnations(calls []outbox.Entry) []int64 {
+	out := make([]int64, len(calls))
+	for i := range calls {
+		out[i] = max(calls[i].Incarnation, 0)
+	}
+	return out
 }
 
 // runBudgets are the runs that calls count on, each once. Of two budgets of a run that of the later call

@@ -62,6 +62,11 @@ type Ledger interface {
 	Price(ctx context.Context, namespace string, calls []Call) ([]*int64, error)
 	// Book books the calls under id, each once, however often it is called.
 	Book(ctx context.Context, namespace, id string, calls []Call) ([]*int64, error)
+	// Reserve asks for what the nth call under id may use at most, before it is made. refusal says whose cap leaves no room; it is empty if the call may be made.
+	Reserve(ctx context.Context, namespace, id string, n int, most Call) (refusal string, err error)
+	// Release gives back what is still reserved for the first so many calls under id. Booking a call settles
+	// what was reserved for it.
+	Release(ctx context.Context, namespace, id string, calls int) error
 }
 
 // Round is one answer of the model.
@@ -188,7 +193,7 @@ func (a *Author) write(ctx context.Context, j job) (report Report, err error) {
 	defer leave()
 	ctx, span := beginSpan(ctx)
 	defer func() { endSpan(span, report, err) }()
-	w := writing{a: a, job: j, profile: name, chain: chain, system: a.system(), seen: map[string]bool{}, bounds: a.bounds(j.limits)}
+	w := writing{a: a, job: j, profile: name, chain: chain, system: a.system(), seen: map[string]bool{}, bounds: a.bounds(j.limits), id: ids.New("plan")}
 	defer func() {
 		w.book(ctx)
 		report = w.report
@@ -268,6 +273,10 @@ type writing struct {
 	seen   map[string]bool
 	tokens int64
 	report Report
+	// id is what calls are reserved and booked under, reserved for how many calls something may be
+	// reserved.
+	id       string
+	reserved int
 }
 
 func (w *writing) end(why End, format string, args ...any) {
@@ -294,6 +303,9 @@ func (w *writing) rounds(ctx context.Context) error {
 			return nil
 		}
 		if !ok || err != nil {
+			return err
+		}
+		if ok, err = w.reserve(ctx, req, n-1); !ok || err != nil {
 			return err
 		}
 		if n == 1 {
@@ -448,6 +460,26 @@ func (w *writing) affordable(ctx context.Context, req llm.Request) (bool, error)
 	return true, nil
 }
 
+// reserve asks the caps of the namespace for the next call, which is the nth. It is that of the profile
+// that is asked first.
+func (w *writing) reserve(ctx context.Context, req llm.Request, n int) (bool, error) {
+	if w.a.ledger == nil {
+		return true, nil
+	}
+	provider, model := w.chain[0].Booked(w.chain[0].Model)
+	most := Call{Provider: provider, Model: model, Usage: llm.Usage{Input: llm.Estimate(req), Output: req.MaxOutputTokens}, Time: time.Now()}
+	w.reserved = n + 1 // also if the answer is lost
+	refusal, err := w.a.ledger.Reserve(ctx, w.job.namespace, w.id, n, most)
+	if refusal != "" {
+		w.end(Cost, "a cap leaves no room for the next round: %s", refusal)
+	}
+	if err != nil && n > 0 && ctx.Err() == nil {
+		w.end(Cost, "it is not known whether a cap leaves room for another round: %s", errs.From(err).Message)
+		return false, nil
+	}
+	return refusal == "", err
+}
+
 func unpriced(c Call) *errs.Error {
 	return errs.New(errs.FailedPrecondition, "PRICE_UNKNOWN", "a limit of money cannot be kept: the price of %s/%s is not known", c.Provider, c.Model)
 }
@@ -472,21 +504,30 @@ func (w *writing) calls() []Call {
 	return out
 }
 
-// book books the calls, whether or not somebody still waits for the plan.
+// book books the calls, whether or not somebody still waits for the plan, and then gives back what is
+// still reserved: calls that were not made. If they are not booked, it stays reserved, and is booked as an estimate after its
+// lease.
 func (w *writing) book(ctx context.Context) {
 	calls := w.calls()
-	if w.a.ledger == nil || len(calls) == 0 {
+	if w.a.ledger == nil || len(calls)+w.reserved == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookingTime)
 	defer cancel()
-	id := ids.New("plan")
-	costs, err := w.a.ledger.Book(ctx, w.job.namespace, id, calls)
-	if err != nil { // the report says that nothing is booked
-		w.a.log.WarnContext(ctx, "calls of a model that wrote a plan are not booked", "namespace", w.job.namespace, "calls", len(calls), "error", err)
-		return
+	var costs []*int64
+	if len(calls) > 0 {
+		var err error
+		if costs, err = w.a.ledger.Book(ctx, w.job.namespace, w.id, calls); err != nil { // the report says that nothing is booked
+			w.a.log.WarnContext(ctx, "calls of a model that wrote a plan are not booked", "namespace", w.job.namespace, "calls", len(calls), "error", err)
+			return
+		}
+		w.report.UsageID = w.id
 	}
-	w.report.UsageID = id
+	if w.reserved > 0 {
+		if err := w.a.ledger.Release(ctx, w.job.namespace, w.id, w.reserved); err != nil {
+			w.a.log.WarnContext(ctx, "what was reserved for a plan is not given back, and is booked after its lease", "namespace", w.job.namespace, "error", err)
+		}
+	}
 	for i, c := range costs {
 		if n := len(w.report.Rounds); i < n {
 			w.report.Rounds[i].Cost = c

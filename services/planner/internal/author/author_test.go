@@ -48,10 +48,17 @@ func (s *script) Stream(ctx context.Context, r llm.Request, delta func(llm.Delta
 // prices are nano-USD for a token, by provider. It is away for as many of its next calls as away says, and
 // books nothing with broken.
 type prices struct {
-	by     map[string]int64
-	away   []bool
-	broken bool
-	booked [][]Call
+	// reserved are the calls that were asked for under id, room how many are granted if not 0, released
+	// what was given back. If gone is set nothing is answered.
+	reserved []Call
+	released []int
+	id       string
+	room     int
+	gone     bool
+	by       map[string]int64
+	away     []bool
+	broken   bool
+	booked   [][]Call
 }
 
 var errAway = errs.New(errs.Unavailable, "REGISTRY_UNAVAILABLE", "the registry is away")
@@ -80,6 +87,23 @@ func (p *prices) Book(ctx context.Context, namespace, _ string, calls []Call) ([
 	p.booked = append(p.booked, calls)
 	p.away = nil
 	return p.Price(ctx, namespace, calls)
+}
+
+func (p *prices) Reserve(_ context.Context, _, id string, n int, most Call) (string, error) {
+	if p.id = id; p.gone {
+		return "", errAway
+	}
+	if p.reserved = append(p.reserved, most); len(p.reserved) > p.room && p.room > 0 {
+		return "the namespace has spent its budget", nil
+	}
+	return "", nil
+}
+
+func (p *prices) Release(_ context.Context, _, id string, calls int) error {
+	if id == p.id {
+		p.released = append(p.released, calls)
+	}
+	return nil
 }
 
 // desk is an author with a scripted model whose profile has a fallback.
@@ -163,6 +187,44 @@ func TestPaidAnswersAreKept(t *testing.T) {
 		require.EqualValues(t, 110, report.Failed[0].Usage.Input+report.Failed[0].Usage.Output)
 		require.EqualValues(t, 220, *report.Failed[0].Cost)
 		require.EqualValues(t, 220, *report.Rounds[0].Cost)
+	})
+	t.Run("EachCallIsReservedBeforeItIsMade", func(t *testing.T) {
+		t.Parallel()
+		d := &desk{answers: script{faulty, sound}}
+		_, report, err := create(t, d, nil)
+		require.NoError(t, err)
+		require.Equal(t, d.prices.id, report.UsageID, "its usage settles it")
+		require.Len(t, d.prices.reserved, 2)
+		require.Equal(t, "small", d.prices.reserved[0].Provider)
+		require.Positive(t, d.prices.reserved[0].Usage.Input)
+		require.Positive(t, d.prices.reserved[0].Usage.Output)
+		require.Equal(t, []int{2}, d.prices.released, "once they are booked")
+	})
+	t.Run("WhatIsNotBookedStaysReserved", func(t *testing.T) {
+		t.Parallel()
+		d := &desk{answers: script{sound}, prices: prices{broken: true}}
+		_, _, err := create(t, d, nil)
+		require.NoError(t, err)
+		require.Len(t, d.prices.reserved, 1)
+		require.Empty(t, d.prices.released)
+	})
+	t.Run("ACapWithoutRoomEndsTheRounds", func(t *testing.T) {
+		t.Parallel()
+		d := &desk{answers: script{faulty, sound}, prices: prices{room: 1}}
+		_, report, err := create(t, d, nil)
+		require.NoError(t, err)
+		require.Equal(t, Cost, report.End)
+		require.Contains(t, report.Message, "the namespace has spent its budget")
+		require.Len(t, report.Rounds, 1)
+		require.Equal(t, []int{2}, d.prices.released)
+	})
+	t.Run("WithoutAnAnswerAboutCapsNoCallIsMade", func(t *testing.T) {
+		t.Parallel()
+		d := &desk{answers: script{sound}, prices: prices{gone: true}}
+		_, _, err := create(t, d, nil)
+		require.ErrorIs(t, err, errAway)
+		require.Len(t, d.answers, 1)
+		require.Equal(t, []int{1}, d.prices.released, "the answer may have been lost")
 	})
 	t.Run("ALedgerThatDoesNotBookIsLogged", func(t *testing.T) {
 		t.Parallel()

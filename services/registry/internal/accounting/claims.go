@@ -41,6 +41,9 @@ func (b *Accounts) ClaimTask(ctx context.Context, namespace, taskID, runID, data
 					if err := epic.Claimable(w.epic, w.task, nil, clock); err != nil {
 						return err
 					}
+					if err := w.estimateFits(ctx); err != nil {
+						return err
+					}
 				}
 				mine.LeaseUntil = ends
 			}
@@ -58,7 +61,13 @@ func (b *Accounts) ClaimTask(ctx context.Context, namespace, taskID, runID, data
 		if err := epic.Claimable(w.epic, w.task, holder, clock); err != nil {
 			return err
 		}
-		c := epic.Claim{Namespace: namespace, TaskID: taskID, RunID: runID, Database: database, State: epic.Claimed, LeaseUntil: ends}
+		if err := w.estimateFits(ctx); err != nil {
+			return err
+		}
+		c := epic.Claim{
+			Namespace: namespace, TaskID: taskID, RunID: runID, Database: database, State: epic.Claimed, LeaseUntil: ends,
+			EstimatedTokens: max(w.task.EstimatedTokens, 0), TokensBefore: w.task.Actual.Tokens,
+		}
 		if err := tx.PutClaim(ctx, c); err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func (b *Accounts) estimate(ctx context.Context, namespace string, keys []usage.
 	}
 	// An entry never changes, so what was estimated and taken back is not estimated again. The call was given
 	// back once, and nothing was heard of it since. What it used, if it did, is booked when its usage comes.
-	_, err = b.unreserve(ctx, namespace, twice)
+	_, err = b.unreserve(ctx, namespace, twice, func(ledger.Held) bool { return false })
 	return n, err
 }
 

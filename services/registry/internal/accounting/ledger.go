@@ -26,15 +26,30 @@ type Reservation struct {
 	ledger.Want
 	// Runs are the runs with caps that the call belongs to: its own and those above it.
 	Runs []RunCaps
+	// Incarnation is that of the owner of the run that asks; 0 if it is not known.
+	Incarnation int64
+	// unestimated says that nothing tells what the call may put out.
+	unestimated bool
+}
+
+// Call is a call that is told as the entry which it would become at most.
+type Call struct {
+	usage.Entry
+	// Runs and Incarnation are those of its Reservation.
+	Runs        []RunCaps
+	Incarnation int64
+	// Unlimited says that it states no limit of what it puts out, so that its output tokens are to be
+	// estimated.
+	Unlimited bool
 }
 
 // RunCaps are the caps of a run as they are now.
 type RunCaps struct {
 	RunID      string
 	Hard, Soft ledger.Caps
-	// Spent is what the run has used by now. It opens the account: calls of which the ledger has not heard
-	// yet may be in it, and then count twice, so that a cap that is set late may stop a little early and
-	// never late.
+	// Spent is what the run has used by now. It opens the account unless more is booked of the run
+	// itself. Calls of which the ledger has not heard yet may be in it, and then count twice, so that a
+	// cap that is set late may stop a little early.
 	Spent ledger.Amount
 }
 
@@ -90,21 +105,28 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 }
 
 // ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It
-// prices them as RecordUsage would: by the price book, else by the cost that the entry reports. If
-// askOnly is set, it answers whether there is room and reserves nothing. Calls of one request count as if
-// each before them were reserved, so that room for one call is not told to all that wait for it. runs are
-// those of each call, or nil.
-func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, runs [][]RunCaps, askOnly bool) ([]Reserved, error) {
+// prices them as RecordUsage would: by the price book, else by the cost that the entry reports. What
+// calls without a limit put out is estimated first. If askOnly is set, it answers whether there is room
+// and reserves nothing. Calls of one request count as if each before them were reserved, so that room
+// for one call is not told to all that wait for it.
+func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []Call, askOnly bool) ([]Reserved, error) {
+	calls = slices.Clone(calls)
 	in := make([]Reservation, len(calls))
-	for i, e := range calls {
-		tokens, err := usage.Add(e.InputTokens, e.OutputTokens)
+	for i := range calls {
+		c := &calls[i]
+		in[i] = Reservation{
+			Key: c.Key, Kind: c.Kind, TaskID: c.TaskID, EpicID: c.EpicID, Provider: c.Provider, Model: c.Model, Runs: c.Runs, Incarnation: c.Incarnation,
+		}
+	}
+	if err := b.estimateOutputs(ctx, namespace, calls, in); err != nil {
+		return nil, err
+	}
+	for i := range calls {
+		tokens, err := usage.Add(calls[i].InputTokens, calls[i].OutputTokens)
 		if err != nil {
 			return nil, err
 		}
-		in[i] = Reservation{Key: e.Key, Kind: e.Kind, TaskID: e.TaskID, EpicID: e.EpicID, Provider: e.Provider, Model: e.Model, Want: ledger.Want{Tokens: tokens}}
-		if runs != nil {
-			in[i].Runs = runs[i]
-		}
+		in[i].Tokens = tokens
 	}
 	if err := checkReservations(in); err != nil {
 		return nil, err
@@ -121,6 +143,9 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 // take reserves for checked and priced calls, or with askOnly finds out whether it could. It pauses the epics
 // whose budgets, or whose namespace's caps, are too small, and lets those go on that the latter had stopped.
 func (b *Accounts) take(ctx context.Context, namespace string, lease time.Duration, in []Reservation, askOnly bool) (out []Reserved, err error) {
+	if err := b.openRuns(ctx, namespace, in); err != nil {
+		return nil, err
+	}
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		if out, err = reserve(ctx, tx, namespace, lease, in); err == nil && askOnly {
 			return errAskedOnly
@@ -143,10 +168,11 @@ var errAskedOnly = errors.New("it was only asked")
 
 // priceMost sets the most that calls may cost: that of the dearest mix of cached and other input, and
 // of reasoning and other output. A cost that is too large to be reserved counts as unknown.
-func (b *Accounts) priceMost(ctx context.Context, namespace string, calls []usage.Entry, in []Reservation) error {
+func (b *Accounts) priceMost(ctx context.Context, namespace string, calls []Call, in []Reservation) error {
 	now := dbkit.Now()
 	mixes := make([]usage.Entry, 0, 4*len(calls))
-	for _, e := range calls {
+	for i := range calls {
+		e := calls[i].Entry
 		e.Time = now
 		for _, cached := range []int64{0, e.InputTokens} {
 			for _, reasoning := range []int64{0, e.OutputTokens} {
@@ -192,6 +218,9 @@ func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Dura
 	if err != nil {
 		return nil, err
 	}
+	if err := takeOver(ctx, tx, namespace, in); err != nil {
+		return nil, err
+	}
 	accounts, err := openAccounts(ctx, tx, namespace, in, tasks)
 	if err != nil {
 		return nil, err
@@ -216,7 +245,12 @@ func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Dura
 			of[j] = accounts[id]
 		}
 		out[i].Capped = len(of) > 0
-		out[i].Soft, out[i].Refusal = ledger.Reserve(of, in[i].Want)
+		if in[i].unestimated {
+			out[i].Refusal = ledger.Unestimated(of)
+		}
+		if out[i].Refusal == nil {
+			out[i].Soft, out[i].Refusal = ledger.Reserve(of, in[i].Want)
+		}
 		if known[key] = out[i]; out[i].Refusal != nil || len(of) == 0 {
 			continue
 		}
@@ -229,6 +263,32 @@ func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Dura
 		return nil, err
 	}
 	return out, putAccounts(ctx, tx, namespace, taken)
+}
+
+// takeOver gives reservations that are there to the owners that ask for their calls again, unless a
+// later owner has asked. So what an earlier owner gives back late is not that of a call which is made.
+func takeOver(ctx context.Context, tx store.Tx, namespace string, in []Reservation) error {
+	owners := map[usage.Key]int64{}
+	for i := range in {
+		if k := reservedAs(in[i].Key); in[i].Incarnation > owners[k] {
+			owners[k] = in[i].Incarnation
+		}
+	}
+	if len(owners) == 0 {
+		return nil
+	}
+	there, err := tx.Reservations(ctx, namespace, slices.SortedFunc(maps.Keys(owners), usage.Key.Compare))
+	if err != nil {
+		return err
+	}
+	var later []ledger.Held
+	for _, h := range there {
+		if owner := owners[h.Key]; owner > h.Incarnation {
+			h.Incarnation = owner
+			later = append(later, h)
+		}
+	}
+	return tx.OwnReservations(ctx, namespace, later)
 }
 
 // knownCalls are those of the calls that are reserved or booked. One that was booked at its estimate
@@ -282,7 +342,7 @@ func levels(taskID, epicID string, tasks map[string]store.TaskTotals) []ledger.I
 func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, accounts map[ledger.ID]*ledger.Account) ledger.Held {
 	h := ledger.Held{
 		Key: key, Amount: r.Amount(), Unpriced: r.NanoUSD == nil, Kind: max(r.Kind, usage.Model), TaskID: r.TaskID, EpicID: r.EpicID,
-		Provider: r.Provider, Model: r.Model,
+		Provider: r.Provider, Model: r.Model, Incarnation: r.Incarnation,
 	}
 	if t, ok := tasks[r.TaskID]; ok {
 		h.EpicID = t.EpicID
@@ -313,8 +373,12 @@ func accountsOf(in []Reservation, tasks map[string]store.TaskTotals) []ledger.ID
 	return slices.SortedFunc(maps.Keys(wanted), ledger.ID.Compare)
 }
 
-// openAccounts locks the accounts of some calls and gives those of runs the caps that they have now.
-func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reservation, tasks map[string]store.TaskTotals) (map[ledger.ID]*ledger.Account, error) {
+// openRuns opens those accounts of runs that are not there. A run has spent what it is told to have
+// used, or what is booked of it if that is more: its calls are booked while its budget is on the way
+// here. The lock of the totals tells which bookings those are: one that has the lock later finds the
+// account. The locks of other accounts come before that of the totals, so this is a transaction of its
+// own.
+func (b *Accounts) openRuns(ctx context.Context, namespace string, in []Reservation) error {
 	runs := map[ledger.ID]ledger.Account{}
 	for i := range in {
 		for _, r := range in[i].Runs {
@@ -322,25 +386,54 @@ func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reser
 			runs[id] = ledger.Account{ID: id, Hard: r.Hard, Soft: r.Soft, Spent: r.Spent}
 		}
 	}
-	sorted := accountsOf(in, tasks)
-	locked, err := tx.LockAccounts(ctx, namespace, sorted)
+	if len(runs) == 0 {
+		return nil
+	}
+	sorted := slices.SortedFunc(maps.Keys(runs), ledger.ID.Compare)
+	there, err := view(ctx, b, namespace, func(ctx context.Context, r store.Reader) ([]ledger.Account, error) {
+		return r.Accounts(ctx, namespace, sorted)
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range there {
+		delete(runs, a.ID)
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		if _, err := tx.LockNamespaceTotals(ctx, namespace); err != nil {
+			return err
+		}
+		var names []string
+		var fresh []ledger.Account
+		for _, id := range slices.SortedFunc(maps.Keys(runs), ledger.ID.Compare) {
+			names, fresh = append(names, id.Name), append(fresh, runs[id])
+		}
+		booked, err := tx.BookedOfRuns(ctx, namespace, names)
+		if err != nil {
+			return err
+		}
+		for i := range fresh {
+			a, own := &fresh[i], booked[fresh[i].Name]
+			a.Spent = ledger.Amount{Tokens: max(a.Spent.Tokens, own.Tokens), NanoUSD: max(a.Spent.NanoUSD, own.NanoUSD)}
+		}
+		return tx.OpenAccounts(ctx, namespace, fresh)
+	})
+}
+
+// openAccounts locks the accounts of some calls and gives those of runs the caps that they have now.
+func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reservation, tasks map[string]store.TaskTotals) (map[ledger.ID]*ledger.Account, error) {
+	runs := map[ledger.ID]RunCaps{}
+	for i := range in {
+		for _, r := range in[i].Runs {
+			runs[ledger.ID{Level: ledger.Run, Name: r.RunID}] = r
+		}
+	}
+	locked, err := tx.LockAccounts(ctx, namespace, accountsOf(in, tasks))
 	if err != nil {
 		return nil, err
-	}
-	var fresh []ledger.Account
-	for id, a := range runs {
-		if !slices.ContainsFunc(locked, func(l ledger.Account) bool { return l.ID == id }) {
-			fresh = append(fresh, a)
-		}
-	}
-	if len(fresh) > 0 {
-		slices.SortFunc(fresh, func(a, b ledger.Account) int { return a.Compare(b.ID) })
-		if err := tx.OpenAccounts(ctx, namespace, fresh); err != nil {
-			return nil, err
-		}
-		if locked, err = tx.LockAccounts(ctx, namespace, sorted); err != nil {
-			return nil, err
-		}
 	}
 	out := make(map[ledger.ID]*ledger.Account, len(locked))
 	for i := range locked {
@@ -365,17 +458,33 @@ func putAccounts(ctx context.Context, tx store.Tx, namespace string, accounts ma
 // Release gives back what was reserved for calls that were not made, and takes back what was booked for them
 // at their estimate. Unknown ones are no error.
 func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.Key) error {
-	if len(keys) > MaxReservations {
-		return errs.New(errs.InvalidArgument, ReasonTooManyReservations, "%d releases at once, the limit is %d", len(keys), MaxReservations)
+	calls := make([]Call, len(keys))
+	for i := range keys {
+		calls[i].Key = keys[i]
+	}
+	return b.ReleaseCalls(ctx, namespace, calls)
+}
+
+// ReleaseCalls is Release for owners: what a later owner of the run has asked for stays reserved. Only
+// the keys and the incarnations of calls count.
+func (b *Accounts) ReleaseCalls(ctx context.Context, namespace string, calls []Call) error {
+	if len(calls) > MaxReservations {
+		return errs.New(errs.InvalidArgument, ReasonTooManyReservations, "%d releases at once, the limit is %d", len(calls), MaxReservations)
+	}
+	keys, owners := make([]usage.Key, len(calls)), map[usage.Key]int64{}
+	for i := range calls {
+		keys[i] = reservedAs(calls[i].Key)
+		owners[keys[i]] = max(owners[keys[i]], calls[i].Incarnation)
 	}
 	keys = executors(keys)
-	estimated, err := b.unreserve(ctx, namespace, keys)
+	late := func(h ledger.Held) bool { return owners[h.Key] > 0 && owners[h.Key] < h.Incarnation }
+	estimated, err := b.unreserve(ctx, namespace, keys, late)
 	if err != nil || !estimated {
 		return err
 	}
 	_, _, err = b.bookHeld(ctx, namespace, keys, func(held []ledger.Held, now time.Time) (out []usage.Entry) {
 		for _, h := range held {
-			if h.Estimated {
+			if h.Estimated && !late(h) {
 				out = append(out, estimateOf(h, now).Reversed())
 			}
 		}
@@ -384,14 +493,15 @@ func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.K
 	return err
 }
 
-// unreserve gives back what is reserved under keys, which are sorted. estimated says that some were booked
-// at their estimates, and so are not reserved any more.
-func (b *Accounts) unreserve(ctx context.Context, namespace string, keys []usage.Key) (estimated bool, err error) {
+// unreserve gives back what is reserved under keys, which are sorted, except where keep holds.
+// estimated says that some were booked at their estimates, and so are not reserved any more.
+func (b *Accounts) unreserve(ctx context.Context, namespace string, keys []usage.Key, keep func(ledger.Held) bool) (estimated bool, err error) {
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		held, err := tx.LockReservations(ctx, namespace, keys)
 		if err != nil {
 			return err
 		}
+		held = slices.DeleteFunc(held, keep)
 		n := len(held)
 		held = slices.DeleteFunc(held, func(h ledger.Held) bool { return h.Estimated })
 		estimated = len(held) < n
@@ -461,6 +571,8 @@ type settlement struct {
 	reversals []usage.Entry
 	// freed and spent are what the account of the namespace gets back and pays.
 	freed, spent ledger.Amount
+	// runs is what entries used whose runs had no account, which may be opened meanwhile.
+	runs map[ledger.ID]ledger.Amount
 }
 
 // settle moves what new entries used from reserved to spent in their accounts, that of the namespace
@@ -529,18 +641,26 @@ func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.E
 	return out, putAccounts(ctx, tx, namespace, accounts)
 }
 
-// finish does to the account of the namespace what the settlement says. The caller holds the lock of the
-// namespace's totals, so that the account and they say the same.
+// finish does to the account of the namespace what the settlement says, and to those of runs that were
+// opened since the settlement looked for them. The caller holds the lock of the namespace's totals, so
+// that the account and they say the same, and no account of a run is being opened.
 func (s *settlement) finish(ctx context.Context, tx store.Tx, namespace string) error {
-	locked, err := tx.LockAccounts(ctx, namespace, []ledger.ID{{Level: ledger.Namespace}})
+	ids := append(slices.SortedFunc(maps.Keys(s.runs), ledger.ID.Compare), ledger.ID{Level: ledger.Namespace})
+	locked, err := tx.LockAccounts(ctx, namespace, ids)
 	if err != nil || len(locked) == 0 {
 		return err
 	}
-	a := &locked[0]
-	if a.Spent, err = a.Spent.Plus(s.spent); err != nil {
-		return err
+	for i := range locked {
+		a, spent := &locked[i], s.spent
+		if a.Level == ledger.Run {
+			spent = s.runs[a.ID]
+		} else {
+			a.Reserved = a.Reserved.Minus(s.freed)
+		}
+		if a.Spent, err = a.Spent.Plus(spent); err != nil {
+			return err
+		}
 	}
-	a.Reserved = a.Reserved.Minus(s.freed)
 	return tx.PutAccounts(ctx, namespace, locked)
 }
 
@@ -564,10 +684,20 @@ func (s *settlement) spend(accounts map[ledger.ID]*ledger.Account, of []ledger.I
 		return err
 	}
 	for _, id := range of {
-		if a := accounts[id]; a != nil {
+		switch a := accounts[id]; {
+		case a != nil:
 			if a.Spent, err = a.Spent.Plus(used); err != nil {
 				return err
 			}
+		case id.Level == ledger.Run:
+			sum, err := s.runs[id].Plus(used)
+			if err != nil {
+				return err
+			}
+			if s.runs == nil {
+				s.runs = map[ledger.ID]ledger.Amount{}
+			}
+			s.runs[id] = sum
 		}
 	}
 	return nil

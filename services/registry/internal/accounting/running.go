@@ -122,6 +122,9 @@ func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) erro
 	if err != nil || len(ready) == 0 {
 		return err
 	}
+	if ready, err = affordable(ctx, tx, e, ready, busy); err != nil || len(ready) == 0 {
+		return err
+	}
 	return tx.OrderStarts(ctx, e.Namespace, e.ID, ready)
 }
 
@@ -259,6 +262,11 @@ func (b *Accounts) RefuseStart(ctx context.Context, r epic.RefusedStart) error {
 			return err
 		}
 		if r.Cause == epic.ReasonBudgetExhausted {
+			if r.Message != "" && w.task.AddNote(epic.Note{Author: noteAuthor, Text: "not started: " + r.Message}, now) == nil {
+				if err := w.save(ctx, w.task.State); err != nil {
+					return err
+				}
+			}
 			if err := stop(ctx, tx, &w.epic, r.Cause, now); err != nil {
 				return err
 			}

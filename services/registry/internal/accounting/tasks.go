@@ -330,6 +330,9 @@ func (w *work) allow(ctx context.Context, was, to epic.TaskState) error {
 		if err := w.epic.CheckBudget(); err != nil {
 			return err
 		}
+		if err := w.estimateFits(ctx); err != nil {
+			return err
+		}
 		w.warn()
 		return nil
 	case epic.TaskPending:

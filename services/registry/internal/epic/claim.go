@@ -13,6 +13,8 @@ const (
 	ReasonTaskClaimed = "TASK_CLAIMED"
 	// ReasonClaimLost means that the task belongs to another run or has ended; the run is canceled with it.
 	ReasonClaimLost = "CLAIM_LOST"
+	// ReasonEstimateWaits refuses a claim whose task is estimated to use more than is left under a cap.
+	ReasonEstimateWaits = "ESTIMATE_TOO_LARGE"
 	// ReasonClaimNotFound means that the run has never claimed the task.
 	ReasonClaimNotFound = "CLAIM_NOT_FOUND"
 
@@ -46,6 +48,9 @@ type Claim struct {
 	State    ClaimState
 	// LeaseUntil is by the database's clock.
 	LeaseUntil time.Time
+	// EstimatedTokens is the estimate of the task when it was claimed, TokensBefore what had been
+	// booked of it by then. The claim holds what is left of the estimate.
+	EstimatedTokens, TokensBefore int64
 }
 
 // Holds reports whether the claim keeps other runs from the task at this time of the database.

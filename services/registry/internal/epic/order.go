@@ -64,6 +64,8 @@ type Ready struct {
 	TaskID string
 	// RetryCount is how often it was tried again.
 	RetryCount int32
+	// EstimatedTokens is what it is thought to use; 0 if nobody says.
+	EstimatedTokens int64
 }
 
 // maxRetryPause is the longest pause before a task is tried again.

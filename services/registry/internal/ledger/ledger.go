@@ -18,6 +18,9 @@ const (
 	ReasonBudgetExceeded = "BUDGET_EXCEEDED"
 	// ReasonPriceUnknown refuses a reservation of unknown cost where money is capped.
 	ReasonPriceUnknown = "PRICE_UNKNOWN"
+	// ReasonEstimateUnknown refuses a call of which nothing tells what it may put out, where a hard cap
+	// bounds it.
+	ReasonEstimateUnknown = "ESTIMATE_UNKNOWN"
 	// ReasonEtagMismatch refuses a change of caps that are not those that the caller has seen.
 	ReasonEtagMismatch = "ETAG_MISMATCH"
 )
@@ -180,14 +183,16 @@ type Refusal struct {
 	// Money is whether the cap is one of money, in nano-USD, and not of tokens.
 	Money bool
 	// Unpriced says that the price is not known, so that no cap of money can hold.
-	Unpriced                   bool
+	Unpriced bool
+	// Unestimated says that nothing tells what the call may put out, so that no cap can hold.
+	Unestimated                bool
 	Cap, Spent, Reserved, Asks int64
 }
 
 // Exceeds reports whether what was asked for does not fit under a cap with so much spent, even once no call
 // is under way any more.
 func (r Refusal) Exceeds(limit, spent int64) bool {
-	return !r.Unpriced && !fits(limit, spent, 0, r.Asks)
+	return !r.Unpriced && !r.Unestimated && !fits(limit, spent, 0, r.Asks)
 }
 
 // Err is the refusal as an error.
@@ -200,6 +205,10 @@ func (r Refusal) Err() error {
 		return errs.New(errs.ResourceExhausted, ReasonPriceUnknown, "the budget of %s is in money, and the price of the call is not known", whose).
 			Hint("add a price of the model with CreatePrice, or cap tokens in place of money")
 	}
+	if r.Unestimated {
+		return errs.New(errs.ResourceExhausted, ReasonEstimateUnknown, "%s has a budget, the call states no limit of its answer, and no earlier call of its model tells how long answers are", whose).
+			Hint("state a limit of the answer")
+	}
 	unit := "tokens"
 	if r.Money {
 		unit = "nano-USD"
@@ -208,19 +217,44 @@ func (r Refusal) Err() error {
 		r.Asks, unit, whose, r.Spent, r.Reserved, r.Cap).Hint("raise the cap with SetBudget, or wait for calls under way to end")
 }
 
-// admit says why a want does not fit under the hard caps, or returns nil.
+// admit says why a want does not fit under the hard caps, or returns nil. A want without a price does
+// not fit under a cap in money. Only the budget of a run lets it pass and counts no money for it, as
+// the journal of the run does: whether a call of unknown price is made must not depend on whether the
+// run has children.
 func (a *Account) admit(w Want) *Refusal {
 	if c := a.Hard.Tokens; c != nil && !fits(*c, a.Spent.Tokens, a.Reserved.Tokens, w.Tokens) {
 		return &Refusal{Account: a.ID, Cap: *c, Spent: a.Spent.Tokens, Reserved: a.Reserved.Tokens, Asks: w.Tokens}
 	}
 	c := a.Hard.NanoUSD
 	switch {
-	case c == nil:
+	case c == nil, w.NanoUSD == nil && a.Level == Run:
 		return nil
 	case w.NanoUSD == nil:
 		return &Refusal{Account: a.ID, Money: true, Unpriced: true, Cap: *c, Spent: a.Spent.NanoUSD, Reserved: a.Reserved.NanoUSD}
 	case !fits(*c, a.Spent.NanoUSD, a.Reserved.NanoUSD, *w.NanoUSD):
 		return &Refusal{Account: a.ID, Money: true, Cap: *c, Spent: a.Spent.NanoUSD, Reserved: a.Reserved.NanoUSD, Asks: *w.NanoUSD}
+	}
+	return nil
+}
+
+// AdmitEstimate says why work that is estimated to use so many tokens does not fit under the hard cap,
+// beside what others are estimated to use; or it returns nil. An estimate holds back starts of work and
+// no calls.
+func (a *Account) AdmitEstimate(tokens, others int64) *Refusal {
+	held, err := usage.Add(a.Reserved.Tokens, others)
+	if c := a.Hard.Tokens; c != nil && (err != nil || !fits(*c, a.Spent.Tokens, held, tokens)) {
+		return &Refusal{Account: a.ID, Cap: *c, Spent: a.Spent.Tokens, Reserved: held, Asks: tokens}
+	}
+	return nil
+}
+
+// Unestimated says which of the accounts refuses a call of which nothing tells what it may put out: the
+// first that has a hard cap. It is nil if none has.
+func Unestimated(accounts []*Account) *Refusal {
+	for _, a := range accounts {
+		if !a.Hard.IsZero() {
+			return &Refusal{Account: a.ID, Unestimated: true}
+		}
 	}
 	return nil
 }
@@ -276,6 +310,9 @@ type Held struct {
 	Provider       string
 	Model          string
 	Accounts       []ID
+	// Incarnation is the highest of the owners that asked for it; 0 if it is not known. Owners of a run
+	// have higher incarnations than those before them.
+	Incarnation int64
 	// Estimated says that it was forgotten and booked at its estimate; what the call really used may come
 	// yet.
 	Estimated bool

@@ -11,7 +11,6 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
-	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
 const (
@@ -52,7 +51,7 @@ func (s *Server) ReserveUsage(ctx context.Context, req *registryv1.ReserveUsageR
 	if lease < shortestReservation || lease > longestReservation {
 		return nil, invalid("lease", "DURATION_INVALID", fmt.Sprintf("must be from %s to %s", shortestReservation, longestReservation))
 	}
-	calls, err := entriesFrom(req.GetCalls())
+	calls, err := callsFrom(req.GetCalls(), req.GetIncarnations())
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +59,16 @@ func (s *Server) ReserveUsage(ctx context.Context, req *registryv1.ReserveUsageR
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.accounts.ReserveCalls(ctx, grpckit.Namespace(ctx), lease, calls, runs, req.GetAskOnly())
+	for i := range runs {
+		calls[i].Runs = runs[i]
+	}
+	for _, i := range req.GetUnlimited() {
+		if int(i) >= len(calls) {
+			return nil, invalid("unlimited", "CALL_UNKNOWN", fmt.Sprintf("names call %d of %d", i, len(calls)))
+		}
+		calls[i].Unlimited = true
+	}
+	out, err := s.accounts.ReserveCalls(ctx, grpckit.Namespace(ctx), lease, calls, req.GetAskOnly())
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +77,29 @@ func (s *Server) ReserveUsage(ctx context.Context, req *registryv1.ReserveUsageR
 
 // ReleaseUsage implements registryv1.RegistryServiceServer.
 func (s *Server) ReleaseUsage(ctx context.Context, req *registryv1.ReleaseUsageRequest) (*registryv1.ReleaseUsageResponse, error) {
-	calls, err := entriesFrom(req.GetCalls())
+	calls, err := callsFrom(req.GetCalls(), req.GetIncarnations())
 	if err != nil {
 		return nil, err
 	}
-	keys := each(calls, func(e usage.Entry) usage.Key { return e.Key })
-	return &registryv1.ReleaseUsageResponse{}, s.accounts.Release(ctx, grpckit.Namespace(ctx), keys)
+	return &registryv1.ReleaseUsageResponse{}, s.accounts.ReleaseCalls(ctx, grpckit.Namespace(ctx), calls)
+}
+
+// callsFrom are calls with the incarnations of the owners that name them, if they are told.
+func callsFrom(list []*registryv1.UsageEntry, incarnations []int64) ([]accounting.Call, error) {
+	entries, err := entriesFrom(list)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(incarnations); n != 0 && n != len(entries) {
+		return nil, invalid("incarnations", "INCARNATIONS_INVALID", fmt.Sprintf("must be none, or one for each of the %d calls", len(entries)))
+	}
+	out := make([]accounting.Call, len(entries))
+	for i := range entries {
+		if out[i].Entry = entries[i]; len(incarnations) > 0 {
+			out[i].Incarnation = incarnations[i]
+		}
+	}
+	return out, nil
 }
 
 func reservedTo(r accounting.Reserved) *registryv1.UsageReservation {

@@ -127,6 +127,9 @@ type Reader interface {
 	// Reservations returns those of the reservations that exist, by key.
 	Reservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
 
+	// OutputSamples are samples of what calls of models put out, by model, in no order.
+	OutputSamples(ctx context.Context, namespace string, models []string) (map[string][]int64, error)
+
 	// Workflow finds one that is not deleted, by slug or id.
 	Workflow(ctx context.Context, namespace, name string) (catalog.Workflow, error)
 	// Slugs returns the slugs of those workflows that are not deleted, by id.
@@ -226,6 +229,10 @@ type Tx interface {
 	ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Claim, error)
 	// PutClaim adds a claim or overwrites that of the same task and run.
 	PutClaim(ctx context.Context, c epic.Claim) error
+	// Estimated sums up what claims that are not over hold of the estimates of their tasks: what is
+	// neither booked since nor reserved. They are those of an epic, or of the whole namespace if epicID
+	// is empty, without that of one task.
+	Estimated(ctx context.Context, namespace, epicID, exceptTask string) (int64, error)
 	// CancelRuns orders every run to cancel that has a claim, not settled, of this task, or of any task
 	// of the epic if taskID is empty. It replaces other orders.
 	CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error
@@ -251,6 +258,9 @@ type Tx interface {
 	Ready(ctx context.Context, namespace, epicID string, limit int) ([]epic.Ready, error)
 	// OrderStarts orders tasks of an epic to be started, each after its pause.
 	OrderStarts(ctx context.Context, namespace, epicID string, tasks []epic.Ready) error
+	// EstimatedStarts sums up the estimates of the tasks of an epic that are ordered to start and not
+	// claimed.
+	EstimatedStarts(ctx context.Context, namespace, epicID string) (int64, error)
 	// StartOrder is the id of the order to start a task; empty if there is none.
 	StartOrder(ctx context.Context, namespace, taskID string) (string, error)
 	// ForgetStarts removes the order to start a task, or those of all tasks of the epic if taskID is
@@ -274,16 +284,21 @@ type Tx interface {
 	AddSums(ctx context.Context, namespace string, s usage.Sums) error
 	// LockAccounts locks those of the accounts that exist, in the order of their ids, and returns them. It
 	// comes after the locks of epics and of reservations. That of a namespace comes after the lock of its
-	// totals, the others before it.
+	// totals, and so do those of runs that are opened meanwhile; the others come before it.
 	LockAccounts(ctx context.Context, namespace string, ids []ledger.ID) ([]ledger.Account, error)
 	// OpenAccounts adds those of the accounts that do not exist. It waits for others who add one of them.
 	OpenAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error
+	// BookedOfRuns sums up what is booked of each of the runs itself, but for what clients recorded.
+	BookedOfRuns(ctx context.Context, namespace string, runIDs []string) (map[string]ledger.Amount, error)
 	// PutAccounts overwrites locked accounts.
 	PutAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error
 	// LockReservations locks those of the reservations that exist, by key, and returns them.
 	LockReservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
 	// InsertReservations adds reservations, which are forgotten after the lease.
 	InsertReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration) error
+	// OwnReservations gives reservations, which come by key, the incarnation of a later owner. It comes
+	// before the locks of accounts.
+	OwnReservations(ctx context.Context, namespace string, held []ledger.Held) error
 	DeleteReservations(ctx context.Context, namespace string, keys []usage.Key) error
 	// RenewReservations lets leases end so long after now.
 	RenewReservations(ctx context.Context, namespace string, keys []usage.Key, lease time.Duration) error

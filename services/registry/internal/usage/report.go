@@ -205,6 +205,8 @@ type Sums struct {
 	Days  []DaySum
 	Runs  []RunSum
 	Epics []EpicSum
+	// Outputs take the places of older samples.
+	Outputs []OutputSample
 }
 
 // SumUp adds up entries, each kind of sums in the one order in which everybody writes them.
@@ -225,6 +227,7 @@ func SumUp(entries []Entry) (s Sums, err error) {
 		last := &s.Epics[len(s.Epics)-1]
 		last.Sum = last.Sum.plus(d.Sum)
 	}
+	s.Outputs = OutputSamples(entries)
 	return s, nil
 }
 

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	selectClaim = `SELECT namespace, task_id, run_id, database_id, state, lease_until FROM claims WHERE namespace = $1 AND task_id = $2`
+	selectClaim = `SELECT namespace, task_id, run_id, database_id, state, lease_until, estimated_tokens, tokens_before FROM claims WHERE namespace = $1 AND task_id = $2`
 )
 
 func scanClaim(row dbkit.Scanner) (*epic.Claim, error) {
 	var c epic.Claim
-	err := row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Database, &c.State, dbkit.At(&c.LeaseUntil))
+	err := row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Database, &c.State, dbkit.At(&c.LeaseUntil), &c.EstimatedTokens, &c.TokensBefore)
 	return &c, err
 }
 
@@ -29,9 +29,10 @@ func (t tx) ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Cl
 
 // PutClaim implements store.Tx.
 func (t tx) PutClaim(ctx context.Context, c epic.Claim) error {
-	_, err := t.Exec(ctx, `INSERT INTO claims (namespace, task_id, run_id, state, lease_until, database_id) VALUES ($1, $2, $3, $4, $5, $6)
+	_, err := t.Exec(ctx, `INSERT INTO claims (namespace, task_id, run_id, state, lease_until, database_id, estimated_tokens, tokens_before)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (namespace, task_id, run_id) DO UPDATE SET state = excluded.state, lease_until = excluded.lease_until`,
-		c.Namespace, c.TaskID, c.RunID, c.State, c.LeaseUntil, c.Database)
+		c.Namespace, c.TaskID, c.RunID, c.State, c.LeaseUntil, c.Database, c.EstimatedTokens, c.TokensBefore)
 	return err
 }
 
@@ -40,4 +41,18 @@ func (t tx) ReleaseClaims(ctx context.Context, namespace, epicID string) error {
 	_, err := t.Exec(ctx, `UPDATE claims SET state = $3 WHERE namespace = $1 AND state IN (1, 2) AND task_id IN
 		(SELECT id FROM tasks WHERE namespace = $1 AND epic_id = $2)`, namespace, epicID, epic.Released)
 	return err
+}
+
+// Estimated implements store.Tx. Claims with an estimate have an index of their own, so that others are
+// not read.
+func (t tx) Estimated(ctx context.Context, namespace, epicID, exceptTask string) (int64, error) {
+	return one(ctx, t, nil, func(row dbkit.Scanner) (n int64, err error) {
+		err = row.Scan(&n)
+		return n, err
+	}, `SELECT CAST(COALESCE(SUM(CASE WHEN rest > 0 THEN rest ELSE 0 END), 0) AS bigint) FROM (
+		SELECT c.estimated_tokens - (t.tokens - c.tokens_before) - COALESCE((SELECT SUM(r.tokens) FROM reservations r
+			WHERE r.namespace = $1 AND r.task_id <> '' AND r.task_id = c.task_id AND NOT r.estimated), 0) AS rest
+		FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
+		WHERE c.namespace = $1 AND c.state IN (1, 2) AND c.estimated_tokens > 0 AND (c.state = 2 OR c.lease_until > `+t.d.Now()+`)
+			AND ($2 = '' OR t.epic_id = $2) AND c.task_id <> $3) x`, namespace, epicID, exceptTask)
 }

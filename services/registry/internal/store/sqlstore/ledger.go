@@ -15,7 +15,7 @@ import (
 const (
 	accountColumns     = `level, id, hard_tokens, hard_nano_usd, soft_tokens, soft_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd, principal, ceiling_tokens, ceiling_nano_usd, ceiling_by`
 	reservationKey     = `run_id, node_id, visit, item, attempt, call`
-	reservationColumns = reservationKey + `, tokens, nano_usd, unpriced, kind, task_id, epic_id, provider, model, accounts`
+	reservationColumns = reservationKey + `, tokens, nano_usd, unpriced, kind, task_id, epic_id, provider, model, accounts, incarnation`
 )
 
 // accountTypes are the columns of accountColumns, those of the key first, with their types on PostgreSQL.
@@ -92,6 +92,33 @@ func (t tx) OpenAccounts(ctx context.Context, namespace string, accounts []ledge
 	return err
 }
 
+// BookedOfRuns implements store.Tx. Entries that take back others have their figures negative.
+func (t tx) BookedOfRuns(ctx context.Context, namespace string, runIDs []string) (map[string]ledger.Amount, error) {
+	out := make(map[string]ledger.Amount, len(runIDs))
+	err := t.each(ctx, func(row dbkit.Scanner) error {
+		var id string
+		var a ledger.Amount
+		err := row.Scan(&id, &a.Tokens, &a.NanoUSD)
+		out[id] = a
+		return err
+	}, `SELECT run_id, CAST(SUM(input_tokens + output_tokens) AS bigint), CAST(SUM(COALESCE(cost_nano_usd, 0)) AS bigint) FROM usage_entries
+		WHERE namespace = $1 AND `+t.d.In(`run_id`, `$2`)+` AND source <> 2 GROUP BY run_id`, namespace, runIDs)
+	return out, err
+}
+
+// OutputSamples implements store.Reader.
+func (t tx) OutputSamples(ctx context.Context, namespace string, models []string) (map[string][]int64, error) {
+	out := make(map[string][]int64, len(models))
+	err := t.each(ctx, func(row dbkit.Scanner) error {
+		var model string
+		var n int64
+		err := row.Scan(&model, &n)
+		out[model] = append(out[model], n)
+		return err
+	}, `SELECT model, output_tokens FROM output_samples WHERE namespace = $1 AND `+t.d.In(`model`, `$2`), namespace, models)
+	return out, err
+}
+
 // today is the time at which the day began. It is indexed, and changes seldom, so that most updates of an
 // account leave the index alone.
 func today() time.Time { return dbkit.Now().Truncate(24 * time.Hour) }
@@ -138,6 +165,7 @@ func reservationTypes() [][2]string {
 		{"provider", "text"},
 		{"model", "text"},
 		{"accounts", "text"},
+		{"incarnation", "bigint"},
 	}
 }
 
@@ -152,7 +180,7 @@ func scanHeld(row dbkit.Scanner) (h ledger.Held, err error) {
 	var accounts string
 	if err := row.Scan(
 		&h.Key.RunID, &h.Key.NodeID, &h.Key.Visit, &h.Key.Item, &h.Key.Attempt, &h.Key.Call, &h.Tokens, &h.NanoUSD,
-		&h.Unpriced, &h.Kind, &h.TaskID, &h.EpicID, &h.Provider, &h.Model, &accounts, &h.Estimated,
+		&h.Unpriced, &h.Kind, &h.TaskID, &h.EpicID, &h.Provider, &h.Model, &accounts, &h.Incarnation, &h.Estimated,
 	); err != nil {
 		return h, err
 	}
@@ -220,13 +248,26 @@ func (t tx) InsertReservations(ctx context.Context, namespace string, held []led
 		if err != nil {
 			return err
 		}
-		rows[i] = append(reservationKeyArgs(h.Key), h.Tokens, h.NanoUSD, h.Unpriced, int16(h.Kind), h.TaskID, h.EpicID, h.Provider, h.Model, accounts)
+		rows[i] = append(reservationKeyArgs(h.Key), h.Tokens, h.NanoUSD, h.Unpriced, int16(h.Kind), h.TaskID, h.EpicID, h.Provider, h.Model, accounts, h.Incarnation)
 	}
 	types := reservationTypes()
 	_, err := t.Exec(ctx, `INSERT INTO reservations (namespace, lease_until, `+reservationColumns+`)
 		SELECT $1, `+t.d.Now()+` + `+t.d.Span(`$2`)+`, n.* FROM `+t.d.Rows(`n`, 3, types...),
 		append([]any{namespace, lease}, t.d.RowArgs(len(types), rows)...)...)
 	return err
+}
+
+// OwnReservations implements store.Tx.
+func (t tx) OwnReservations(ctx context.Context, namespace string, held []ledger.Held) error {
+	stmts := make([]dbkit.Stmt, len(held))
+	for i, h := range held {
+		stmts[i] = dbkit.Stmt{
+			Query: `UPDATE reservations SET incarnation = $8 WHERE namespace = $1 AND run_id = $2 AND node_id = $3 AND visit = $4 AND item = $5
+				AND attempt = $6 AND call = $7 AND incarnation < $8`,
+			Args: append(append([]any{namespace}, reservationKeyArgs(h.Key)...), h.Incarnation),
+		}
+	}
+	return t.some(ctx, stmts)
 }
 
 // DeleteReservations implements store.Tx.

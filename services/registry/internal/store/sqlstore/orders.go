@@ -82,11 +82,21 @@ func (t tx) Busy(ctx context.Context, namespace, epicID string, most int) (int, 
 // Ready implements store.Tx.
 func (t tx) Ready(ctx context.Context, namespace, epicID string, limit int) ([]epic.Ready, error) {
 	return collect(ctx, t, func(row dbkit.Scanner) (r epic.Ready, err error) {
-		err = row.Scan(&r.TaskID, &r.RetryCount)
+		err = row.Scan(&r.TaskID, &r.RetryCount, &r.EstimatedTokens)
 		return r, err
-	}, `SELECT t.id, t.retry_count FROM tasks t WHERE t.namespace = $1 AND t.epic_id = $2 AND t.state = 1 AND t.state IN (1, 2, 3)
+	}, `SELECT t.id, t.retry_count, t.estimated_tokens FROM tasks t WHERE t.namespace = $1 AND t.epic_id = $2 AND t.state = 1 AND t.state IN (1, 2, 3)
 		AND NOT `+t.d.Holds(`orders`, `o`, `o.namespace = t.namespace AND o.run_id = '' AND o.task_id = t.id`)+`
 		ORDER BY t.priority, t.id LIMIT $3`, namespace, epicID, limit)
+}
+
+// EstimatedStarts implements store.Tx.
+func (t tx) EstimatedStarts(ctx context.Context, namespace, epicID string) (int64, error) {
+	return one(ctx, t, nil, func(row dbkit.Scanner) (n int64, err error) {
+		err = row.Scan(&n)
+		return n, err
+	}, `SELECT CAST(COALESCE(SUM(t.estimated_tokens), 0) AS bigint) FROM orders o JOIN tasks t ON t.namespace = o.namespace AND t.id = o.task_id
+		WHERE o.namespace = $1 AND o.epic_id = $2 AND o.kind = 4 AND NOT EXISTS (SELECT 1 FROM claims c
+			WHERE c.namespace = t.namespace AND c.task_id = t.id AND c.state IN (1, 2))`, namespace, epicID)
 }
 
 // OrderStarts implements store.Tx.

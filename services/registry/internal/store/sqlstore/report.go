@@ -50,6 +50,18 @@ func (t tx) AddSums(ctx context.Context, namespace string, s usage.Sums) error {
 			stmts = append(stmts, t.addTo(into.table, namespace, into.key, into.rows))
 		}
 	}
+	if len(s.Outputs) > 0 {
+		rows := make([][]any, len(s.Outputs))
+		for i, o := range s.Outputs {
+			rows[i] = []any{o.Model, o.Place, o.OutputTokens}
+		}
+		columns := [][2]string{{"model", "text"}, {"place", "int"}, {"output_tokens", "bigint"}}
+		stmts = append(stmts, dbkit.Stmt{
+			Query: `INSERT INTO output_samples (namespace, model, place, output_tokens) SELECT $1, n.* FROM ` + t.d.Rows(`n`, 2, columns...) + `
+				WHERE true ON CONFLICT (namespace, model, place) DO UPDATE SET output_tokens = excluded.output_tokens`,
+			Args: append([]any{namespace}, t.d.RowArgs(len(columns), rows)...),
+		})
+	}
 	return t.Batch(ctx, stmts...)
 }
 

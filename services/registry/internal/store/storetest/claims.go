@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
@@ -247,6 +248,73 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 				require.NoError(t, err)
 				require.NoError(t, claim(f, v.ID, "run"), name)
 			}
+		},
+		"Claim/OfATaskWithAnEstimateHoldsItUntilItsCallsHaveUsedIt": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			estimated := func(tokens int64) string {
+				v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: "estimated", EstimatedTokens: tokens})
+				require.NoError(t, err)
+				return v.ID
+			}
+			first := estimated(60)
+			require.NoError(t, claim(f, first, "first"))
+			over, exactly := estimated(41), estimated(40)
+			no := requireError(t, claim(f, over, "over"), errs.ResourceExhausted, epic.ReasonEstimateWaits)
+			require.Contains(t, no.Message, "is estimated to use 41 tokens, which do not fit: epic "+e.ID+" has spent 0 of 100, reserved 0 for calls, and work under way is estimated to use 60 more")
+			_, err := f.MoveTask(f.ctx, ns, over, accounting.Change{}, epic.TaskRunning, accounting.Outcome{})
+			requireError(t, err, errs.ResourceExhausted, epic.ReasonEstimateWaits)
+			require.NoError(t, claim(f, exactly, "exactly"), "exactly at the cap is allowed")
+			requireError(t, claim(f, estimated(1), "one"), errs.ResourceExhausted, epic.ReasonEstimateWaits)
+			require.NoError(t, claim(f, f.task(t, e.ID).ID, "free"), "a task without an estimate starts while something is left")
+			require.Nil(t, f.reserve(t, reservation("first", 0, first, 30, 0)).Refusal, "estimates hold back no calls")
+			requireError(t, claim(f, over, "over"), errs.ResourceExhausted, epic.ReasonEstimateWaits)
+			require.NoError(t, claim(f, exactly, "exactly"), "what the call has reserved of the estimate does not count twice")
+			f.spend(t, first, "first", 30)
+			require.NoError(t, claim(f, exactly, "exactly"), "nor does what it has used")
+			_, err = f.ConfirmClaim(f.ctx, ns, first, "first", time.Time{})
+			require.NoError(t, err)
+			_, err = f.SettleClaim(f.ctx, ns, first, "first", accounting.Settlement{State: epic.TaskCompleted})
+			require.NoError(t, err)
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{entry("first", 0, first, 1, 0)})
+			require.NoError(t, err)
+			require.NoError(t, claim(f, estimated(29), "rest"), "what an ended run has not used of its estimate is free")
+			requireError(t, claim(f, estimated(70), "never"), errs.FailedPrecondition, epic.ReasonBudgetExhausted)
+			f.balanced(t)
+		},
+		"Claim/OfATaskWithAnEstimateAsksTheCapsOfNamespaceAndTaskToo": func(t *testing.T, f *fixture) {
+			estimated := func() string {
+				v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: f.epic(t, epic.Epic{}).ID, Title: "estimated", EstimatedTokens: 60})
+				require.NoError(t, err)
+				return v.ID
+			}
+			capOf := func(id ledger.ID, tokens int64) {
+				_, err := f.SetCaps(f.ctx, ns, id, ledger.Caps{Tokens: &tokens}, ledger.Caps{})
+				require.NoError(t, err)
+			}
+			capOf(ledger.ID{Level: ledger.Namespace}, 119)
+			one, two := estimated(), estimated()
+			require.NoError(t, claim(f, one, "one"))
+			no := requireError(t, claim(f, two, "two"), errs.ResourceExhausted, epic.ReasonEstimateWaits)
+			require.Contains(t, no.Message, "namespace has spent 0 of 119, reserved 0 for calls, and work under way is estimated to use 60 more")
+			capOf(ledger.ID{Level: ledger.Namespace}, 120)
+			capOf(ledger.ID{Level: ledger.Task, Name: two}, 59)
+			no = requireError(t, claim(f, two, "two"), errs.ResourceExhausted, epic.ReasonEstimateWaits)
+			require.Contains(t, no.Message, "task "+two+" has spent 0 of 59")
+			capOf(ledger.ID{Level: ledger.Task, Name: two}, 60)
+			require.NoError(t, claim(f, two, "two"))
+		},
+		"Claim/OneOfManyTasksGetsWhatIsLeftForEstimates": func(t *testing.T, f *fixture) {
+			limit := int64(60)
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Namespace}, ledger.Caps{Tokens: &limit}, ledger.Caps{})
+			require.NoError(t, err)
+			tasks := make([]string, 16)
+			for i := range tasks {
+				v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: f.epic(t, epic.Epic{}).ID, Title: "estimated", EstimatedTokens: 60})
+				require.NoError(t, err)
+				tasks[i] = v.ID
+			}
+			results := together(len(tasks), func(i int) error { return claim(f, tasks[i], fmt.Sprint("run", i)) })
+			require.Equal(t, 1, count(results, succeeded), "%v", results)
 		},
 		"Claim/UnknownPricesUnderAMoneyCapAreNoted": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(1_000_000))})

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
@@ -71,6 +72,32 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 			require.NotNil(t, f.reserve(t, reservation("run", 2, v.ID, 1, 1)).Refusal)
 			require.Equal(t, ledger.Amount{Tokens: 100, NanoUSD: 2}, f.account(t, ledger.Epic, e.ID).Reserved)
 			f.balanced(t)
+		},
+		"Ledger/StartsAndCallsAgreeAboutTheCap": func(t *testing.T, f *fixture) {
+			const limit = 10
+			for spent, tc := range map[int64]struct{ starts, oneMore, twoMore bool }{
+				limit - 1: {starts: true, oneMore: true},
+				limit:     {},
+				limit + 1: {},
+			} {
+				e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(limit))})
+				byRun, byHand := f.task(t, e.ID), f.task(t, e.ID)
+				run := fmt.Sprintf("spent %d", spent)
+				_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry(run, 0, byRun.ID, spent, 0)})
+				require.NoError(t, err)
+				_, _, byRunErr := f.ClaimTask(f.ctx, ns, byRun.ID, run, time.Hour)
+				_, byHandErr := f.MoveTask(f.ctx, ns, byHand.ID, accounting.Change{}, epic.TaskRunning, accounting.Outcome{})
+				for _, err := range []error{byRunErr, byHandErr} {
+					if tc.starts {
+						require.NoError(t, err, run)
+					} else {
+						requireError(t, err, errs.FailedPrecondition, epic.ReasonBudgetExhausted)
+					}
+				}
+				require.Equal(t, tc.twoMore, f.reserve(t, reservation(run, 2, byRun.ID, 2, 0)).Refusal == nil, run)
+				require.Equal(t, tc.oneMore, f.reserve(t, reservation(run, 1, byRun.ID, 1, 0)).Refusal == nil, run)
+				f.balanced(t)
+			}
 		},
 		"Ledger/NothingMayBeSpentUnderACapOfZero": func(t *testing.T, f *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(0))}).ID)
@@ -147,6 +174,23 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 				require.Zero(t, a.Reserved, level)
 				require.Equal(t, ledger.Amount{Tokens: 500, NanoUSD: 500_000}, a.Spent, level)
 			}
+			f.balanced(t)
+		},
+		"Ledger/ARunThatIsCappedInMoneyCountsTheTokensOfACallWithoutAPrice": func(t *testing.T, f *fixture) {
+			r := reservation("run", 0, "", 60, 0)
+			r.NanoUSD = nil
+			r.Runs = []accounting.RunCaps{{RunID: "run", Hard: ledger.Caps{Tokens: ptr(int64(100)), NanoUSD: ptr(int64(5))}}}
+			require.Nil(t, f.reserve(t, r).Refusal)
+			require.Equal(t, ledger.Amount{Tokens: 60}, f.account(t, ledger.Run, "run").Reserved)
+			r.Key.Call++
+			no := f.reserve(t, r).Refusal
+			require.Equal(t, &ledger.Refusal{Account: ledger.ID{Level: ledger.Run, Name: "run"}, Cap: 100, Reserved: 60, Asks: 60}, no, "its tokens count")
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Namespace}, ledger.Caps{NanoUSD: ptr(int64(5))}, ledger.Caps{})
+			require.NoError(t, err)
+			r.Tokens = 1
+			no = f.reserve(t, r).Refusal
+			require.NotNil(t, no)
+			require.True(t, no.Unpriced, "a cap of the namespace holds all the same")
 			f.balanced(t)
 		},
 		"Ledger/ASoftCapTells": func(t *testing.T, f *fixture) {
@@ -403,18 +447,141 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 		},
 	}
 	maps.Copy(out, callCases())
+	maps.Copy(out, ownerCases())
 	maps.Copy(out, postponedCases())
 	maps.Copy(out, ceilingCases())
 	out["Ledger/ManyCallersNeverGoOver"] = manyCallers
 	return out
 }
 
+// ownerCases are about owners of runs that follow each other, about accounts of runs that are opened
+// while their calls are booked, and about calls without a limit.
+func ownerCases() map[string]func(*testing.T, *fixture) {
+	run := func(tokens, spent int64) []accounting.RunCaps {
+		return []accounting.RunCaps{{RunID: "run", Hard: ledger.Caps{Tokens: &tokens}, Spent: ledger.Amount{Tokens: spent}}}
+	}
+	call := func(n int, output int64) accounting.Call {
+		e := entry("run", n, "", 0, output)
+		e.Source = usage.Executor
+		return accounting.Call{Entry: e}
+	}
+	reserve := func(t *testing.T, f *fixture, c accounting.Call, lease time.Duration) accounting.Reserved {
+		t.Helper()
+		out, err := f.ReserveCalls(f.ctx, ns, lease, []accounting.Call{c}, false)
+		require.NoError(t, err)
+		return out[0]
+	}
+	owned := func(incarnation int64) accounting.Call {
+		c := call(0, 60)
+		c.Incarnation = incarnation
+		c.Runs = run(100, 0)
+		return c
+	}
+	return map[string]func(*testing.T, *fixture){
+		"Ledger/WhatALaterOwnerHasReservedIsNotReleasedByAnEarlierOne": func(t *testing.T, f *fixture) {
+			reserved := func() int64 { return f.account(t, ledger.Run, "run").Reserved.Tokens }
+			require.Nil(t, reserve(t, f, owned(1), ledgerLease).Refusal)
+			require.Nil(t, reserve(t, f, owned(2), ledgerLease).Refusal, "it is made again by the owner that has loaded the run")
+			require.Nil(t, reserve(t, f, owned(1), ledgerLease).Refusal, "a request that was on its way for long")
+			require.NoError(t, f.ReleaseCalls(f.ctx, ns, []accounting.Call{owned(1)}))
+			require.EqualValues(t, 60, reserved())
+			require.NoError(t, f.ReleaseCalls(f.ctx, ns, []accounting.Call{owned(2)}))
+			require.Zero(t, reserved())
+			f.balanced(t)
+		},
+		"Ledger/TheEstimateOfALaterOwnerIsNotTakenBackByAnEarlierOne": func(t *testing.T, f *fixture) {
+			spent := func() int64 { return f.account(t, ledger.Run, "run").Spent.Tokens }
+			require.Nil(t, reserve(t, f, owned(2), time.Millisecond).Refusal)
+			testkit.Eventually(t, func() bool {
+				n, err := f.SettleForgotten(f.ctx, 10)
+				return err == nil && n == 1
+			})
+			require.NoError(t, f.ReleaseCalls(f.ctx, ns, []accounting.Call{owned(1)}))
+			require.EqualValues(t, 60, spent())
+			require.NoError(t, f.ReleaseCalls(f.ctx, ns, []accounting.Call{owned(3)}))
+			require.Zero(t, spent())
+			f.balanced(t)
+		},
+		"Ledger/TheAccountOfARunOpensWithWhatWasBookedOfItMeanwhile": func(t *testing.T, f *fixture) {
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{call(0, 50).Entry})
+			require.NoError(t, err)
+			c := call(1, 51)
+			c.Runs = run(100, 0)
+			no := reserve(t, f, c, ledgerLease).Refusal
+			require.NotNil(t, no, "its row was read before the first call was booked")
+			require.EqualValues(t, 50, no.Spent)
+			c = call(1, 50)
+			c.Runs = run(100, 0)
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal)
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{call(2, 7).Entry})
+			require.NoError(t, err)
+			require.EqualValues(t, 57, f.account(t, ledger.Run, "run").Spent.Tokens, "later calls count as they are booked")
+		},
+		"Ledger/TheAccountOfARunOpensWithWhatItIsToldIfThatIsMore": func(t *testing.T, f *fixture) {
+			c := call(1, 1)
+			c.Runs = run(100, 30)
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal)
+			require.EqualValues(t, 30, f.account(t, ledger.Run, "run").Spent.Tokens)
+		},
+		"Ledger/EveryCallThatIsBookedWhileAnAccountOpensIsOnIt": func(t *testing.T, f *fixture) {
+			const runs, calls = 10, 8
+			for r := range runs {
+				id := fmt.Sprint("run", r)
+				results := together(calls+1, func(i int) error {
+					if i == calls/2 {
+						c := accounting.Call{Entry: entry(id, calls, "", 0, 1), Runs: []accounting.RunCaps{{RunID: id, Hard: ledger.Caps{Tokens: ptr(int64(1000))}}}}
+						_, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []accounting.Call{c}, false)
+						return err
+					}
+					_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry(id, i, "", 10, 0)})
+					return err
+				})
+				require.Equal(t, calls+1, count(results, succeeded), "%v", results)
+				require.EqualValues(t, 10*calls, f.account(t, ledger.Run, id).Spent.Tokens)
+			}
+		},
+		"Ledger/ACallWithoutALimitReservesWhatNineOfTenCallsOfItsModelPutOut": func(t *testing.T, f *fixture) {
+			c := call(0, 0)
+			c.InputTokens, c.Unlimited, c.Runs = 5, true, run(1000, 0)
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{call(1, 70).Entry})
+			require.NoError(t, err)
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal)
+			require.EqualValues(t, 75, f.account(t, ledger.Run, "run").Reserved.Tokens)
+		},
+		"Ledger/ACallWithoutALimitAndHistoryReservesWhatItsRunMayUse": func(t *testing.T, f *fixture) {
+			c := call(0, 0)
+			c.InputTokens, c.Unlimited = 5, true
+			c.Runs = append(run(1000, 0), accounting.RunCaps{RunID: "above", Hard: ledger.Caps{Tokens: ptr(int64(80))}, Spent: ledger.Amount{Tokens: 10}})
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal)
+			require.EqualValues(t, 70, f.account(t, ledger.Run, "run").Reserved.Tokens)
+			c.Key.Call++
+			require.NotNil(t, reserve(t, f, c, ledgerLease).Refusal, "nothing is left")
+		},
+		"Ledger/ACallWithoutALimitHistoryAndRunBudgetIsRefusedUnderAHardCap": func(t *testing.T, f *fixture) {
+			c := call(0, 0)
+			c.Unlimited = true
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal, "nothing bounds it")
+			whole := ledger.ID{Level: ledger.Namespace}
+			_, err := f.SetCaps(f.ctx, ns, whole, ledger.Caps{}, ledger.Caps{Tokens: ptr(int64(1000))})
+			require.NoError(t, err)
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal, "a soft cap stops nothing")
+			_, err = f.SetCaps(f.ctx, ns, whole, ledger.Caps{Tokens: ptr(int64(1000))}, ledger.Caps{})
+			require.NoError(t, err)
+			c.Key.Call++
+			no := reserve(t, f, c, ledgerLease).Refusal
+			require.NotNil(t, no)
+			requireError(t, no.Err(), errs.ResourceExhausted, ledger.ReasonEstimateUnknown)
+			f.balanced(t)
+		},
+	}
+}
+
 // callCases are about calls that are told as entries, and about caps of the API.
 func callCases() map[string]func(*testing.T, *fixture) {
-	call := func(v epic.Task, input, output int64) usage.Entry {
+	call := func(v epic.Task, input, output int64) accounting.Call {
 		e := entry("run", 0, v.ID, input, output)
 		e.Source = usage.Executor
-		return e
+		return accounting.Call{Entry: e}
 	}
 	return map[string]func(*testing.T, *fixture){
 		"Ledger/ACallIsReservedAtItsDearestMix": func(t *testing.T, f *fixture) {
@@ -423,7 +590,7 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			_, err := f.CreatePrice(f.ctx, ns, accounting.Once{}, usage.Price{Provider: c.Provider, Model: c.Model, ValidFrom: time.Now().Add(-time.Hour),
 				Input: 1_000_000, CachedInput: ptr(int64(2_000_000)), Output: 3_000_000, Reasoning: ptr(int64(5_000_000))})
 			require.NoError(t, err)
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []accounting.Call{c}, false)
 			require.NoError(t, err)
 			require.True(t, out[0].Capped)
 			require.Equal(t, ledger.Amount{Tokens: 17, NanoUSD: 10*2 + 7*5}, f.account(t, ledger.Epic, e.ID).Reserved)
@@ -432,11 +599,11 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(100))})
 			c := call(f.task(t, e.ID), 10, 7)
 			c.Model = "nobody-knows"
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []accounting.Call{c}, false)
 			require.NoError(t, err)
 			require.True(t, out[0].Refusal.Unpriced)
 			c.CostNanoUSD = ptr(int64(100))
-			out, err = f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, nil, false)
+			out, err = f.ReserveCalls(f.ctx, ns, ledgerLease, []accounting.Call{c}, false)
 			require.NoError(t, err)
 			require.Nil(t, out[0].Refusal)
 		},
@@ -444,12 +611,12 @@ func callCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(17))})
 			v := f.task(t, e.ID)
 			for range 2 {
-				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 7)}, nil, true)
+				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []accounting.Call{call(v, 10, 7)}, true)
 				require.NoError(t, err)
 				require.Nil(t, out[0].Refusal)
 			}
 			require.Zero(t, f.account(t, ledger.Epic, e.ID).Reserved)
-			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 8)}, nil, true)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []accounting.Call{call(v, 10, 8)}, true)
 			require.NoError(t, err)
 			require.NotNil(t, out[0].Refusal)
 		},

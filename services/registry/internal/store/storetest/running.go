@@ -221,6 +221,35 @@ func runningCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, epic.Active, f.budget(t, e.ID, &more).State, "it goes on once it has more")
 			require.Nil(t, f.reserve(t, reservation("ra", 2, a.ID, 101, 0)).Refusal)
 		},
+		"RunEpic/HoldsBackTasksWhoseEstimatesDoNotFitBesideThoseUnderWay": func(t *testing.T, f *fixture) {
+			hundred := int64(100)
+			e := f.epic(t, epic.Epic{BudgetTokens: &hundred})
+			var ids []string
+			for _, tokens := range []int64{60, 41, 101} {
+				v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: "estimated", EstimatedTokens: tokens})
+				require.NoError(t, err)
+				ids = append(ids, v.ID)
+			}
+			f.runEpic(t, e.ID, 3)
+			require.Equal(t, []string{ids[0]}, starts(f.orders(t, time.Hour)))
+			f.ended(t, ids[0], "first", epic.TaskCompleted)
+			require.Equal(t, []string{ids[1]}, starts(f.orders(t, time.Hour)), "it fits once the first has ended")
+			f.ended(t, ids[1], "second", epic.TaskCompleted)
+			order, ok := f.orders(t, time.Hour)[ids[2]]
+			require.True(t, ok, "nothing is under way, so its claim tells that it never fits")
+			_, _, err := f.ClaimTask(f.ctx, ns, ids[2], "third", time.Hour)
+			no := requireError(t, err, errs.FailedPrecondition, epic.ReasonBudgetExhausted)
+			require.NoError(t, f.RefuseStart(f.ctx, epic.RefusedStart{Order: order, Cause: no.Reason, Message: no.Message}))
+			now := f.epicNow(t, e.ID)
+			require.Equal(t, []any{epic.Paused, epic.ReasonBudgetExhausted}, []any{now.State, now.PauseReason})
+			v, err := f.Task(f.ctx, ns, ids[2])
+			require.NoError(t, err)
+			require.Contains(t, v.Notes[0].Text, "is estimated to use 101 tokens, which do not fit: epic "+e.ID+" has spent 0 of 100")
+			more := int64(101)
+			require.Equal(t, epic.Active, f.budget(t, e.ID, &more).State)
+			require.Equal(t, []string{ids[2]}, starts(f.orders(t, time.Hour)))
+			f.sound(t)
+		},
 		"RunEpic/StartsTheMostUrgentFirst": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			f.task(t, e.ID)

@@ -321,7 +321,15 @@ type ReserveUsageRequest struct {
 	AskOnly bool `protobuf:"varint,3,opt,name=ask_only,json=askOnly,proto3" json:"ask_only,omitempty"`
 	// The runs with budgets that some of the calls belong to: their own runs, and runs above these. A call may
 	// belong to 64.
-	Runs          []*RunBudget `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
+	Runs []*RunBudget `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
+	// For each call the incarnation of the owner of its run that asks, or none at all. A call that has a
+	// reservation is the reservation of the highest incarnation that asked for it.
+	Incarnations []int64 `protobuf:"varint,5,rep,packed,name=incarnations,proto3" json:"incarnations,omitempty"`
+	// The calls that state no limit of their output, by their index. What they may put out is estimated:
+	// by the 90th percentile of the calls of their model in the namespace, else as all that the least
+	// run budget in tokens leaves. A call of which neither is known is refused where a hard cap bounds
+	// it.
+	Unlimited     []int32 `protobuf:"varint,6,rep,packed,name=unlimited,proto3" json:"unlimited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -380,6 +388,20 @@ func (x *ReserveUsageRequest) GetAskOnly() bool {
 func (x *ReserveUsageRequest) GetRuns() []*RunBudget {
 	if x != nil {
 		return x.Runs
+	}
+	return nil
+}
+
+func (x *ReserveUsageRequest) GetIncarnations() []int64 {
+	if x != nil {
+		return x.Incarnations
+	}
+	return nil
+}
+
+func (x *ReserveUsageRequest) GetUnlimited() []int32 {
+	if x != nil {
+		return x.Unlimited
 	}
 	return nil
 }
@@ -582,7 +604,8 @@ type BudgetRefusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the budget.
 	Budget string `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
-	// BUDGET_EXCEEDED, or PRICE_UNKNOWN if money is capped and the price of the call is not known.
+	// BUDGET_EXCEEDED, PRICE_UNKNOWN if money is capped and the price of the call is not known, or
+	// ESTIMATE_UNKNOWN if nothing tells what a call without a limit may put out.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The same in words: whose cap, what is spent and reserved, and what helps.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
@@ -645,7 +668,10 @@ func (x *BudgetRefusal) GetMessage() string {
 type ReleaseUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The calls; only their keys count.
-	Calls         []*UsageEntry `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	Calls []*UsageEntry `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	// For each call the incarnation of the owner that gives it back, or none at all. What a later owner
+	// has asked for stays reserved.
+	Incarnations  []int64 `protobuf:"varint,2,rep,packed,name=incarnations,proto3" json:"incarnations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -683,6 +709,13 @@ func (*ReleaseUsageRequest) Descriptor() ([]byte, []int) {
 func (x *ReleaseUsageRequest) GetCalls() []*UsageEntry {
 	if x != nil {
 		return x.Calls
+	}
+	return nil
+}
+
+func (x *ReleaseUsageRequest) GetIncarnations() []int64 {
+	if x != nil {
+		return x.Incarnations
 	}
 	return nil
 }
@@ -751,13 +784,15 @@ const file_epigraph_registry_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"M\n" +
 	"\x10GetBudgetRequest\x129\n" +
-	"\x04name\x18\x01 \x01(\tB%\xbaH\"r \x18P2\x1c^(namespace|(epic|task)/.+)$R\x04name\"\xe7\x01\n" +
+	"\x04name\x18\x01 \x01(\tB%\xbaH\"r \x18P2\x1c^(namespace|(epic|task)/.+)$R\x04name\"\xce\x02\n" +
 	"\x13ReserveUsageRequest\x12C\n" +
 	"\x05calls\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\x05calls\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12\x19\n" +
 	"\bask_only\x18\x03 \x01(\bR\aaskOnly\x12?\n" +
 	"\x04runs\x18\x04 \x03(\v2\x1f.epigraph.registry.v1.RunBudgetB\n" +
-	"\xbaH\a\x92\x01\x04\x10\x80\x80\x01R\x04runs\"\xe4\x01\n" +
+	"\xbaH\a\x92\x01\x04\x10\x80\x80\x01R\x04runs\x123\n" +
+	"\fincarnations\x18\x05 \x03(\x03B\x0f\xbaH\f\x92\x01\t\x10\x80\x02\"\x04\"\x02(\x00R\fincarnations\x120\n" +
+	"\tunlimited\x18\x06 \x03(\x05B\x12\xbaH\x0f\x92\x01\f\x10\x80\x02\"\a\x1a\x05\x10\x80\x02(\x00R\tunlimited\"\xe4\x01\n" +
 	"\tRunBudget\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12.\n" +
 	"\x04hard\x18\x02 \x01(\v2\x1a.epigraph.registry.v1.CapsR\x04hard\x12*\n" +
@@ -773,9 +808,10 @@ const file_epigraph_registry_v1_ledger_proto_rawDesc = "" +
 	"\rBudgetRefusal\x12\x16\n" +
 	"\x06budget\x18\x01 \x01(\tR\x06budget\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"Z\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x8f\x01\n" +
 	"\x13ReleaseUsageRequest\x12C\n" +
-	"\x05calls\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\x05calls\"\x16\n" +
+	"\x05calls\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\x05calls\x123\n" +
+	"\fincarnations\x18\x02 \x03(\x03B\x0f\xbaH\f\x92\x01\t\x10\x80\x02\"\x04\"\x02(\x00R\fincarnations\"\x16\n" +
 	"\x14ReleaseUsageResponseB\xe8\x01\n" +
 	"\x18com.epigraph.registry.v1B\vLedgerProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
