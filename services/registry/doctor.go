@@ -71,6 +71,8 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 	add(store.SuspectNamespaceTotals, doctor.Fault, "the totals of namespaces differ from the sums of their entries", report)
 	add(store.SuspectDays, doctor.Fault, "the sums of days of epics, which reports are made of, differ from their entries", report)
 	add(store.SuspectNamespaceDays, doctor.Fault, "the sums of days of namespaces, which reports are made of, differ from their entries", report)
+	add(store.SuspectNodes, doctor.Fault, "the sums of nodes of epics, which reports are made of, differ from their entries", report)
+	add(store.SuspectNamespaceNodes, doctor.Fault, "the sums of nodes of namespaces, which reports are made of, differ from their entries", report)
 	add(store.SuspectRuns, doctor.Fault, "the sums of runs of epics, which reports are made of, differ from their entries", report)
 	add(store.SuspectEpicSums, doctor.Fault, "the sums of epics, which reports are made of, differ from their entries", report)
 	add(store.SuspectAccounts, doctor.Fault, "accounts of the ledger have not spent what is booked of them", report)

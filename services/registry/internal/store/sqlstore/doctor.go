@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,10 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 			`namespace`, `epic_id`, `day`, `model`, `actor`, `kind`),
 		store.SuspectNamespaceDays: sums(d, `usage_days`, `e.whole`, true, `namespace || ', day ' || day || ', model ' || model`,
 			`namespace`, `day`, `model`, `actor`, `kind`),
+		store.SuspectNodes: sums(d, `usage_nodes`, `NOT e.whole`, false, `epic_id || ', day ' || day || ', node ' || node_id`,
+			`namespace`, `epic_id`, `day`, `node_id`, `kind`),
+		store.SuspectNamespaceNodes: sums(d, `usage_nodes`, `e.whole`, true, `namespace || ', day ' || day || ', node ' || node_id`,
+			`namespace`, `day`, `node_id`, `kind`),
 		store.SuspectRuns: sums(d, `usage_runs`, `true`, false, `epic_id || ', task ' || task_id || ', run ' || run_id`,
 			`namespace`, `epic_id`, `task_id`, `run_id`, `model`, `actor`, `kind`),
 		store.SuspectEpicSums: sums(d, `usage_epics`, `true`, false, `epic_id`, `namespace`, `epic_id`),
@@ -127,7 +132,8 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 // Suspects implements store.Inspector.
 func (s *Store) Suspects(ctx context.Context, what store.Suspicion, sample, limit int) (found []string, err error) {
 	query, ok := suspicions(s.d)[what]
-	if !ok || (what == store.SuspectNamespaceTotals || what == store.SuspectNamespaceDays) && sample > 0 {
+	whole := []store.Suspicion{store.SuspectNamespaceTotals, store.SuspectNamespaceDays, store.SuspectNamespaceNodes}
+	if !ok || slices.Contains(whole, what) && sample > 0 {
 		return nil, nil
 	}
 	args := []any{limit}
