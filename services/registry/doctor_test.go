@@ -47,6 +47,7 @@ func TestExamine(t *testing.T) {
 		{harm: `UPDATE usage_nodes SET output_tokens = output_tokens + 1 WHERE NOT whole`, mend: `UPDATE usage_nodes SET output_tokens = output_tokens - 1 WHERE NOT whole`, wants: []string{"usage-nodes"}},
 		{harm: `UPDATE usage_nodes SET node_id = 'other' WHERE NOT whole`, mend: `UPDATE usage_nodes SET node_id = 'n' WHERE NOT whole`, wants: []string{"usage-nodes"}},
 		{harm: `UPDATE usage_nodes SET calls = 2 WHERE whole`, mend: `UPDATE usage_nodes SET calls = 1 WHERE whole`, all: []string{"namespace-nodes"}},
+		{harm: `UPDATE namespace_totals SET used_epics = 7`, mend: `UPDATE namespace_totals SET used_epics = 1`, all: []string{"used-epics"}},
 		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals", "usage-days", "usage-epics", "usage-nodes", "usage-runs"},
 			all: []string{"epic-totals", "namespace-days", "namespace-nodes", "namespace-totals", "task-totals", "usage-days", "usage-epics", "usage-nodes", "usage-runs"}},
 	}

@@ -31,6 +31,9 @@ const (
 	SuspectRuns Suspicion = "usage-runs"
 	// SuspectEpicSums: the sums of an epic, as reports show them, are not those of its entries.
 	SuspectEpicSums Suspicion = "usage-epics"
+	// SuspectUsedEpics: a namespace counts its epics that have used something wrongly. It counts them
+	// all, so only a whole examination finds it.
+	SuspectUsedEpics Suspicion = "used-epics"
 	// SuspectAccounts: an account of an epic, a task or a namespace has not spent what is booked of it.
 	SuspectAccounts Suspicion = "ledger-spent"
 	// SuspectReserved: what is reserved of an account is not the sum of its reservations.

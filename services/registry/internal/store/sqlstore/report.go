@@ -40,7 +40,7 @@ func (t tx) AddSums(ctx context.Context, namespace string, s usage.Sums) error {
 	for i, e := range s.Epics {
 		epics[i] = append([]any{e.EpicID}, sumArgs(e.Sum)...)
 	}
-	var stmts []dbkit.Stmt
+	stmts := t.countEpics(namespace, s.Epics)
 	for _, into := range []struct {
 		table string
 		key   [][2]string
@@ -56,6 +56,24 @@ func (t tx) AddSums(ctx context.Context, namespace string, s usage.Sums) error {
 		}
 	}
 	return t.Batch(ctx, stmts...)
+}
+
+// countEpics counts those of the epics that have no sum yet. The row is written only if there are some.
+func (t tx) countEpics(namespace string, epics []usage.EpicSum) []dbkit.Stmt {
+	if len(epics) == 0 {
+		return nil
+	}
+	ids := make([]string, len(epics))
+	for i, e := range epics {
+		ids[i] = e.EpicID
+	}
+	return []dbkit.Stmt{{
+		Query: `UPDATE namespace_totals SET used_epics = used_epics + n.fresh FROM (
+			SELECT count(*) AS fresh FROM ` + t.d.Lists(`w`, [2]string{"id", "text"}) + `
+			WHERE NOT ` + t.d.Holds(`usage_epics`, `e`, `e.namespace = $2 AND e.epic_id = w.id`) + `) n
+			WHERE namespace_totals.namespace = $2 AND n.fresh > 0`,
+		Args: []any{ids, namespace},
+	}}
 }
 
 func sumArgs(s usage.Sum) []any {
@@ -142,7 +160,7 @@ func (t tx) dearestEpics(ctx context.Context, q store.ReportQuery) (rows []usage
 	for _, c := range sumColumns {
 		wholes = append(wholes, fmt.Sprintf("CAST(COALESCE(sum(%s), 0) AS bigint)", c))
 	}
-	if err := t.row(ctx, `SELECT `+strings.Join(wholes, ", ")+`, (SELECT count(*) FROM usage_epics WHERE namespace = $1) FROM usage_days
+	if err := t.row(ctx, `SELECT `+strings.Join(wholes, ", ")+`, COALESCE((SELECT used_epics FROM namespace_totals WHERE namespace = $1), 0) FROM usage_days
 		WHERE namespace = $1 AND whole = $2 AND epic_id = ''`, q.Namespace, true).Scan(append(sumInto(&all), &groups)...); err != nil {
 		return nil, all, 0, err
 	}
