@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
@@ -247,4 +248,58 @@ func BenchScale(b *testing.B, filler Filler, s Scale) {
 			}
 		})
 	}
+}
+
+// BenchReservation makes, in turn, a commit that does nothing else than change one row, a reservation of
+// one call, and one of a batch as executors that are busy make it. The figures are medians, so that they
+// stand beside each other however busy the machine is: what a reservation takes longer than the bare
+// commit that the executor makes anyway is its price.
+func BenchReservation(b *testing.B, open Open) {
+	const batch = 64
+	f := newFixture(b, open)
+	v := f.task(b, f.epic(b, epic.Epic{BudgetTokens: ptr(int64(1 << 60))}).ID)
+	_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, "", 10, 2)})
+	require.NoError(b, err)
+	n := 0
+	reserve := func(size int) func() error {
+		return func() error {
+			calls := make([]accounting.Reservation, size)
+			for i := range calls {
+				calls[i] = reservation("run", n, v.ID, 100, 10)
+				n++
+			}
+			_, err := f.Reserve(f.ctx, ns, ledgerLease, calls)
+			return err
+		}
+	}
+	steps := []func() error{
+		func() error {
+			return f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+				all, err := tx.LockNamespaceTotals(ctx, ns)
+				if err != nil {
+					return err
+				}
+				all.Tokens++
+				return tx.PutNamespaceTotals(ctx, ns, all)
+			})
+		},
+		reserve(1), reserve(batch),
+	}
+	took := make([][]time.Duration, len(steps))
+	for b.Loop() {
+		for i, step := range steps {
+			at := time.Now()
+			require.NoError(b, step())
+			took[i] = append(took[i], time.Since(at))
+		}
+	}
+	median := func(i int) float64 {
+		slices.Sort(took[i])
+		return float64(took[i][len(took[i])/2].Nanoseconds())
+	}
+	b.ReportMetric(median(0), "ns/bare-commit")
+	b.ReportMetric(median(1), "ns/reservation-alone")
+	b.ReportMetric(median(2)/batch, "ns/reservation-of-64")
+	b.ReportMetric(median(1)/median(0), "alone/bare")
+	b.ReportMetric(median(2)/batch/median(0), "of-64/bare")
 }
