@@ -44,8 +44,12 @@ func TestExamine(t *testing.T) {
 		{harm: `UPDATE usage_epics SET reasoning_tokens = 1`, mend: `UPDATE usage_epics SET reasoning_tokens = 0`, wants: []string{"usage-epics"}},
 		{harm: `UPDATE usage_runs SET failed_calls = 1`, mend: `UPDATE usage_runs SET failed_calls = 0`, wants: []string{"usage-runs"}},
 		{harm: `UPDATE usage_runs SET run_id = 'other'`, mend: `UPDATE usage_runs SET run_id = 'run_1'`, wants: []string{"usage-runs"}},
-		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals", "usage-days", "usage-epics", "usage-runs"},
-			all: []string{"epic-totals", "namespace-days", "namespace-totals", "task-totals", "usage-days", "usage-epics", "usage-runs"}},
+		{harm: `UPDATE usage_nodes SET output_tokens = output_tokens + 1 WHERE NOT whole`, mend: `UPDATE usage_nodes SET output_tokens = output_tokens - 1 WHERE NOT whole`, wants: []string{"usage-nodes"}},
+		{harm: `UPDATE usage_nodes SET node_id = 'other' WHERE NOT whole`, mend: `UPDATE usage_nodes SET node_id = 'n' WHERE NOT whole`, wants: []string{"usage-nodes"}},
+		{harm: `UPDATE usage_nodes SET calls = 2 WHERE whole`, mend: `UPDATE usage_nodes SET calls = 1 WHERE whole`, all: []string{"namespace-nodes"}},
+		{harm: `UPDATE namespace_totals SET used_epics = 7`, mend: `UPDATE namespace_totals SET used_epics = 1`, all: []string{"used-epics"}},
+		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals", "usage-days", "usage-epics", "usage-nodes", "usage-runs"},
+			all: []string{"epic-totals", "namespace-days", "namespace-nodes", "namespace-totals", "task-totals", "usage-days", "usage-epics", "usage-nodes", "usage-runs"}},
 	}
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run("Books/"+store, func(t *testing.T) {

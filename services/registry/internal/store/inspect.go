@@ -22,10 +22,18 @@ const (
 	// SuspectNamespaceDays: sums of days of a namespace are not those of its entries. It reads every
 	// entry, so only a whole examination finds it.
 	SuspectNamespaceDays Suspicion = "namespace-days"
+	// SuspectNodes: sums of nodes of an epic are not those of its entries.
+	SuspectNodes Suspicion = "usage-nodes"
+	// SuspectNamespaceNodes: sums of nodes of a namespace are not those of its entries. It reads every
+	// entry, so only a whole examination finds it.
+	SuspectNamespaceNodes Suspicion = "namespace-nodes"
 	// SuspectRuns: sums of runs of an epic are not those of its entries.
 	SuspectRuns Suspicion = "usage-runs"
 	// SuspectEpicSums: the sums of an epic, as reports show them, are not those of its entries.
 	SuspectEpicSums Suspicion = "usage-epics"
+	// SuspectUsedEpics: a namespace counts its epics that have used something wrongly. It counts them
+	// all, so only a whole examination finds it.
+	SuspectUsedEpics Suspicion = "used-epics"
 	// SuspectAccounts: an account of an epic, a task or a namespace has not spent what is booked of it.
 	SuspectAccounts Suspicion = "ledger-spent"
 	// SuspectReserved: what is reserved of an account is not the sum of its reservations.

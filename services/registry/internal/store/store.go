@@ -438,7 +438,7 @@ type ReportQuery struct {
 	// After is where the page begins; nil is the start.
 	After *ReportPlace
 	Limit int
-	// Most is how many entries or sums of runs are read where sums of days do not answer; 0 is
+	// Most is how many entries, or sums of runs or nodes, are read where sums of days do not answer; 0 is
 	// usage.MaxReported.
 	Most int
 }
@@ -447,7 +447,7 @@ type ReportQuery struct {
 // page token, so the place does not name one.
 type ReportPlace struct{ NanoUSD, Skip int64 }
 
-// Narrow reports whether the query is not answered from sums of days, but from entries or sums of runs.
+// Narrow reports whether the query is not answered from sums of days, but from entries or sums of runs or nodes.
 func (q ReportQuery) Narrow() bool {
 	return q.TaskID != "" || q.RunID != "" || slices.ContainsFunc(q.By, func(k usage.ReportKey) bool {
 		return k == usage.ByTask || k == usage.ByRun || k == usage.ByNode
@@ -459,6 +459,14 @@ func (q ReportQuery) Narrow() bool {
 func (q ReportQuery) OfRuns() bool {
 	return q.EpicID != "" && q.RunID == "" && q.From == nil && q.To == nil && q.Narrow() &&
 		!slices.Contains(q.By, usage.ByNode) && !slices.Contains(q.By, usage.ByDay)
+}
+
+// OfNodes reports whether the query is answered from sums of days and nodes, which know no task, run,
+// model and actor.
+func (q ReportQuery) OfNodes() bool {
+	return q.TaskID == "" && q.RunID == "" && slices.Contains(q.By, usage.ByNode) && !slices.ContainsFunc(q.By, func(k usage.ReportKey) bool {
+		return k != usage.ByNode && k != usage.ByDay && k != usage.ByEpic
+	})
 }
 
 // OfEpics reports whether the query is answered from sums of epics, which know no day and no kind.

@@ -91,6 +91,18 @@ type DaySum struct {
 	Sum          Sum
 }
 
+// NodeSum is what entries of one day, epic, node and kind add up to. It knows no model and no actor: with
+// them its key could be larger than PostgreSQL takes.
+type NodeSum struct {
+	DaySum
+	NodeID string
+}
+
+// Compare orders sums by what they are of, the one order in which everybody writes them.
+func (s NodeSum) Compare(o NodeSum) int {
+	return cmp.Or(s.DaySum.Compare(o.DaySum), cmp.Compare(s.NodeID, o.NodeID))
+}
+
 // Compare orders sums by what they are of, the one order in which everybody writes them.
 func (s DaySum) Compare(o DaySum) int {
 	whole := func(w bool) int {
@@ -132,17 +144,36 @@ func within(part, whole int64) int64 {
 // DaySums adds up entries by day, each for its epic and for the namespace, in order. Sums are in
 // range where the totals of the entries are.
 func DaySums(entries []Entry) ([]DaySum, error) {
-	at := map[DaySum]int{}
-	var out []DaySum
+	out, err := sumBy(entries, func(e Entry) NodeSum {
+		return NodeSum{DaySum: DaySum{EpicID: e.EpicID, Day: dayOf(e.Time), Model: e.Model, Actor: e.Actor, Kind: e.Kind}}
+	})
+	days := make([]DaySum, len(out))
+	for i, s := range out {
+		days[i] = s.DaySum
+	}
+	return days, err
+}
+
+// NodeSums adds up entries by day and node, each for its epic and for the namespace, in order.
+func NodeSums(entries []Entry) ([]NodeSum, error) {
+	return sumBy(entries, func(e Entry) NodeSum {
+		return NodeSum{DaySum: DaySum{EpicID: e.EpicID, Day: dayOf(e.Time), Kind: e.Kind}, NodeID: e.NodeID}
+	})
+}
+
+// sumBy adds up entries by what of names, and by the same without the epic.
+func sumBy(entries []Entry, of func(Entry) NodeSum) ([]NodeSum, error) {
+	at := map[NodeSum]int{}
+	var out []NodeSum
 	for _, e := range entries {
 		one, err := e.Sum()
 		if err != nil {
 			return nil, err
 		}
-		key := DaySum{EpicID: e.EpicID, Day: dayOf(e.Time), Model: e.Model, Actor: e.Actor, Kind: e.Kind}
+		key := of(e)
 		whole := key
 		whole.Whole, whole.EpicID = true, ""
-		for _, k := range []DaySum{key, whole} {
+		for _, k := range []NodeSum{key, whole} {
 			i, ok := at[k]
 			if !ok {
 				i = len(out)
@@ -151,7 +182,7 @@ func DaySums(entries []Entry) ([]DaySum, error) {
 			out[i].Sum = out[i].Sum.plus(one)
 		}
 	}
-	slices.SortFunc(out, DaySum.Compare)
+	slices.SortFunc(out, NodeSum.Compare)
 	return out, nil
 }
 
@@ -203,6 +234,7 @@ type EpicSum struct {
 // Sums are all sums that entries add to.
 type Sums struct {
 	Days  []DaySum
+	Nodes []NodeSum
 	Runs  []RunSum
 	Epics []EpicSum
 	// Outputs take the places of older samples.
@@ -212,6 +244,9 @@ type Sums struct {
 // SumUp adds up entries, each kind of sums in the one order in which everybody writes them.
 func SumUp(entries []Entry) (s Sums, err error) {
 	if s.Days, err = DaySums(entries); err != nil {
+		return Sums{}, err
+	}
+	if s.Nodes, err = NodeSums(entries); err != nil {
 		return Sums{}, err
 	}
 	if s.Runs, err = RunSums(entries); err != nil {

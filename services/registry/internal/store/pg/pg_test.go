@@ -71,6 +71,8 @@ func TestBusyIsUnavailable(t *testing.T) {
 
 func BenchmarkReserve(b *testing.B) { storetest.BenchReserve(b, open) }
 
+func BenchmarkReservation(b *testing.B) { storetest.BenchReservation(b, open) }
+
 func BenchmarkSettle(b *testing.B) { storetest.BenchSettle(b, open) }
 
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }

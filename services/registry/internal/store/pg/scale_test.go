@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/pg"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/storetest"
@@ -20,31 +21,73 @@ var (
 )
 
 func BenchmarkScale(b *testing.B) {
-	var conn *pgx.Conn
-	storetest.BenchScale(b, storetest.Filler{
+	filler, _ := scaleFiller()
+	storetest.BenchScale(b, filler, storetest.Scale{Tasks: *scaleTasks, Entries: *scaleEntries, Big: 10})
+}
+
+// TestFlat counts index entries, and rows that are read without an index.
+//
+//nolint:paralleltest // it counts what the whole database reads
+func TestFlat(t *testing.T) {
+	filler, db := scaleFiller()
+	// Of little data PostgreSQL reads all, which would hide how much more it reads of much.
+	filler.After = append(filler.After, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET enable_seqscan = off', current_database()); END $$`,
+		`SELECT pg_stat_force_next_flush()`) // what filling has read is counted by now
+	storetest.RunFlat(t, filler, storetest.Meter{
+		Again: func(t testing.TB) store.Store {
+			s, err := pg.Open(t.Context(), db.url, dbkit.PostgresOptions{MaxConns: 2})
+			require.NoError(t, err)
+			return s
+		},
+		Read: func(t testing.TB) (n int64) {
+			// A server process counts what it has read at its end at the latest.
+			testkit.Eventually(t, func() bool {
+				var open int
+				require.NoError(t, db.conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+					WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&open))
+				return open == 0
+			})
+			require.NoError(t, db.conn.QueryRow(t.Context(), `SELECT CAST((SELECT sum(seq_tup_read) FROM pg_stat_user_tables) +
+				(SELECT sum(idx_tup_read) FROM pg_stat_user_indexes) AS bigint)`).Scan(&n))
+			return n
+		},
+		Slack: 20,
+	})
+}
+
+// filled is the database that was filled last.
+type filled struct {
+	url  string
+	conn *pgx.Conn
+}
+
+func scaleFiller() (storetest.Filler, *filled) {
+	db := &filled{}
+	return storetest.Filler{
 		Open: func(t testing.TB) store.Store {
-			url := template.New(t)
-			s, err := pg.Open(t.Context(), url, dbkit.PostgresOptions{MaxConns: 10})
+			db.url = template.New(t)
+			s, err := pg.Open(t.Context(), db.url, dbkit.PostgresOptions{MaxConns: 10})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
-			conn, err = pgx.Connect(t.Context(), url)
+			conn, err := pgx.Connect(t.Context(), db.url)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, conn.Close(t.Context())) })
 			for _, set := range []string{`SET search_path = registry`, `SET work_mem = '128MB'`, `SET synchronous_commit = off`} {
 				_, err = conn.Exec(t.Context(), set)
 				require.NoError(t, err)
 			}
+			db.conn = conn
 			return s
 		},
-		Exec: func(b *testing.B, stmt string) {
-			b.Helper()
-			_, err := conn.Exec(b.Context(), stmt)
-			require.NoError(b, err)
+		Exec: func(t testing.TB, stmt string) {
+			t.Helper()
+			_, err := db.conn.Exec(t.Context(), stmt)
+			require.NoError(t, err)
 		},
 		Series: func(n int) string { return fmt.Sprintf(`generate_series(0, %d) AS s (n)`, n-1) },
 		Time: func(micros string) string {
 			return `timestamptz '2026-01-01T00:00:00Z' + (` + micros + `) * interval '1 microsecond'`
 		},
 		Never: `NULL`, Tags: `'{tag}'`, After: []string{`VACUUM ANALYZE`},
-	}, storetest.Scale{Tasks: *scaleTasks, Entries: *scaleEntries})
+	}, db
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,9 +72,15 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 			`namespace`, `epic_id`, `day`, `model`, `actor`, `kind`),
 		store.SuspectNamespaceDays: sums(d, `usage_days`, `e.whole`, true, `namespace || ', day ' || day || ', model ' || model`,
 			`namespace`, `day`, `model`, `actor`, `kind`),
+		store.SuspectNodes: sums(d, `usage_nodes`, `NOT e.whole`, false, `epic_id || ', day ' || day || ', node ' || node_id`,
+			`namespace`, `epic_id`, `day`, `node_id`, `kind`),
+		store.SuspectNamespaceNodes: sums(d, `usage_nodes`, `e.whole`, true, `namespace || ', day ' || day || ', node ' || node_id`,
+			`namespace`, `day`, `node_id`, `kind`),
 		store.SuspectRuns: sums(d, `usage_runs`, `true`, false, `epic_id || ', task ' || task_id || ', run ' || run_id`,
 			`namespace`, `epic_id`, `task_id`, `run_id`, `model`, `actor`, `kind`),
 		store.SuspectEpicSums: sums(d, `usage_epics`, `true`, false, `epic_id`, `namespace`, `epic_id`),
+		store.SuspectUsedEpics: `SELECT namespace || ': counts ' || used_epics || ' epics that have used something of ' || n FROM (
+			SELECT x.*, (SELECT count(*) FROM usage_epics e WHERE e.namespace = x.namespace) AS n FROM namespace_totals x) y WHERE used_epics <> n LIMIT $1`,
 		store.SuspectAccounts: `SELECT level || ' ' || id || ': spent ' || spent_nano_usd || ' nano-USD and ' || spent_tokens || ' tokens, ' || nano_usd || ' and ' || tokens || ' booked' FROM (
 			SELECT x.*, e.nano_usd, e.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN epics e ON x.level = 1 AND e.namespace = x.namespace AND e.id = x.id
 			UNION ALL SELECT x.*, t.nano_usd, t.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN tasks t ON x.level = 2 AND t.namespace = x.namespace AND t.id = x.id
@@ -127,7 +134,8 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 // Suspects implements store.Inspector.
 func (s *Store) Suspects(ctx context.Context, what store.Suspicion, sample, limit int) (found []string, err error) {
 	query, ok := suspicions(s.d)[what]
-	if !ok || (what == store.SuspectNamespaceTotals || what == store.SuspectNamespaceDays) && sample > 0 {
+	whole := []store.Suspicion{store.SuspectNamespaceTotals, store.SuspectNamespaceDays, store.SuspectNamespaceNodes, store.SuspectUsedEpics}
+	if !ok || slices.Contains(whole, what) && sample > 0 {
 		return nil, nil
 	}
 	args := []any{limit}

@@ -48,7 +48,7 @@ func (t tx) Epic(ctx context.Context, namespace, id string) (epic.Epic, error) {
 // Epics implements store.Reader.
 func (t tx) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic], error) {
 	l := listing[epic.Epic]{
-		table: "epics", columns: epicColumns, scan: scanEpic, newest: true,
+		table: "epics", columns: epicColumns, scan: scanEpic, newest: true, byState: true,
 		namespace: q.Namespace, after: q.After, limit: q.Limit, look: q.Look,
 	}
 	l.add("t.namespace = %s", q.Namespace)

@@ -21,8 +21,12 @@ type listing[T page.Row] struct {
 	// where is what the index of the order serves, fits what has to be looked at row by row. The arguments of
 	// both are those of where.
 	where
-	fits  []string
-	after page.Cursor
+	fits []string
+	// byState says that an index has the rows of each state in the order of the list; states, if any, are
+	// those that it is asked for.
+	byState bool
+	states  []int32
+	after   page.Cursor
 	// limit and look are how many rows are wanted, and looked at.
 	limit, look int
 }
@@ -41,7 +45,10 @@ func (l *listing[T]) order() (order, cmp string) {
 
 // filter adds the conditions that lists of epics and of tasks have in common.
 func filter[T page.Row, S ~int16](l *listing[T], d dbkit.Dialect, in []S, tags []string, labels map[string]string) error {
-	if len(in) > 0 {
+	switch {
+	case len(in) > 0 && l.byState:
+		l.states = states(in)
+	case len(in) > 0:
 		l.fit(d.In, "state", states(in))
 	}
 	if len(tags) > 0 {
@@ -57,13 +64,23 @@ func filter[T page.Row, S ~int16](l *listing[T], d dbkit.Dialect, in []S, tags [
 	return nil
 }
 
+// from is a select of columns of the first rows under the conditions of the index.
+func (l *listing[T]) from(columns string, w *where, order string, limit int) string {
+	// A union is ordered by the names of its columns.
+	order = strings.ReplaceAll(order, "t.", "")
+	conds, most := strings.Join(w.parts, " AND "), w.arg(limit)
+	return dbkit.Merged(l.states, func(state string) string {
+		return `SELECT ` + columns + ` FROM ` + l.table + ` t WHERE ` + conds + ` AND ` + state
+	}, "t", order, most)
+}
+
 // rows reads a page of the list.
 func (l *listing[T]) rows(ctx context.Context, t tx) (found store.Found[T], err error) {
 	order, cmp := l.order()
 	if len(l.fits) == 0 {
 		w := l.where
 		w.after("create_time", cmp, l.after)
-		found.Rows, err = collectPage(ctx, t, l.scan, `SELECT `+l.columns+` FROM `+l.table+` t`+l.rest+w.end(order, l.limit), w.args...)
+		found.Rows, err = collectPage(ctx, t, l.scan, `SELECT `+l.columns+` FROM (`+l.from("*", &w, order, l.limit)+`) t`+l.rest+` ORDER BY `+order, w.args...)
 		return found, err
 	}
 	ids, stopped, err := store.Look(ctx, l.after, l.limit, l.look, func(ctx context.Context, s store.LookStep, see func(page.Cursor, bool) bool) error {
@@ -72,7 +89,7 @@ func (l *listing[T]) rows(ctx context.Context, t tx) (found store.Found[T], err 
 		// The conditions are outside of the limit: a database that sorts would evaluate them for every row
 		// before the limit.
 		return t.look(ctx, see, `SELECT create_time, id, `+strings.Join(l.fits, " AND ")+` FROM (
-			SELECT * FROM `+l.table+` t`+w.end(order, s.Rows)+`) AS t ORDER BY `+order, w.args...)
+			`+l.from("*", &w, order, s.Rows)+`) AS t ORDER BY `+order, w.args...)
 	})
 	found.Stopped = stopped
 	if err != nil || len(ids) == 0 {

@@ -26,9 +26,13 @@ func sumInto(s *usage.Sum) []any {
 
 // AddSums implements store.Tx.
 func (t tx) AddSums(ctx context.Context, namespace string, s usage.Sums) error {
-	days, runs, epics := make([][]any, len(s.Days)), make([][]any, len(s.Runs)), make([][]any, len(s.Epics))
+	days, nodes := make([][]any, len(s.Days)), make([][]any, len(s.Nodes))
+	runs, epics := make([][]any, len(s.Runs)), make([][]any, len(s.Epics))
 	for i, d := range s.Days {
 		days[i] = append([]any{d.Whole, d.EpicID, int32(d.Day), d.Model, d.Actor, int16(d.Kind)}, sumArgs(d.Sum)...)
+	}
+	for i, n := range s.Nodes {
+		nodes[i] = append([]any{n.Whole, n.EpicID, int32(n.Day), n.NodeID, int16(n.Kind)}, sumArgs(n.Sum)...)
 	}
 	for i, r := range s.Runs {
 		runs[i] = append([]any{r.EpicID, r.TaskID, r.RunID, r.Model, r.Actor, int16(r.Kind)}, sumArgs(r.Sum)...)
@@ -36,13 +40,14 @@ func (t tx) AddSums(ctx context.Context, namespace string, s usage.Sums) error {
 	for i, e := range s.Epics {
 		epics[i] = append([]any{e.EpicID}, sumArgs(e.Sum)...)
 	}
-	var stmts []dbkit.Stmt
+	stmts := t.countEpics(namespace, s.Epics)
 	for _, into := range []struct {
 		table string
 		key   [][2]string
 		rows  [][]any
 	}{
 		{"usage_days", [][2]string{{"whole", "boolean"}, {"epic_id", "text"}, {"day", "int"}, {"model", "text"}, {"actor", "text"}, {"kind", "smallint"}}, days},
+		{"usage_nodes", [][2]string{{"whole", "boolean"}, {"epic_id", "text"}, {"day", "int"}, {"node_id", "text"}, {"kind", "smallint"}}, nodes},
 		{"usage_runs", [][2]string{{"epic_id", "text"}, {"task_id", "text"}, {"run_id", "text"}, {"model", "text"}, {"actor", "text"}, {"kind", "smallint"}}, runs},
 		{"usage_epics", [][2]string{{"epic_id", "text"}}, epics},
 	} {
@@ -63,6 +68,24 @@ func (t tx) AddSums(ctx context.Context, namespace string, s usage.Sums) error {
 		})
 	}
 	return t.Batch(ctx, stmts...)
+}
+
+// countEpics counts those of the epics that have no sum yet. The row is written only if there are some.
+func (t tx) countEpics(namespace string, epics []usage.EpicSum) []dbkit.Stmt {
+	if len(epics) == 0 {
+		return nil
+	}
+	ids := make([]string, len(epics))
+	for i, e := range epics {
+		ids[i] = e.EpicID
+	}
+	return []dbkit.Stmt{{
+		Query: `UPDATE namespace_totals SET used_epics = used_epics + n.fresh FROM (
+			SELECT count(*) AS fresh FROM ` + t.d.Lists(`w`, [2]string{"id", "text"}) + `
+			WHERE NOT ` + t.d.Holds(`usage_epics`, `e`, `e.namespace = $2 AND e.epic_id = w.id`) + `) n
+			WHERE namespace_totals.namespace = $2 AND n.fresh > 0`,
+		Args: []any{ids, namespace},
+	}}
 }
 
 func sumArgs(s usage.Sum) []any {
@@ -100,10 +123,12 @@ func (t tx) Report(ctx context.Context, q store.ReportQuery) (rows []usage.Repor
 	switch {
 	case q.OfRuns():
 		source, err = t.runs(ctx, &w, q)
+	case q.OfNodes():
+		source, err = t.nodes(ctx, &w, q)
 	case q.Narrow():
 		source, err = t.few(ctx, &w, q)
 	default:
-		source = t.days(&w, q)
+		source = days(&w, q, `usage_days`)
 	}
 	if err != nil {
 		return nil, all, 0, err
@@ -147,7 +172,7 @@ func (t tx) dearestEpics(ctx context.Context, q store.ReportQuery) (rows []usage
 	for _, c := range sumColumns {
 		wholes = append(wholes, fmt.Sprintf("CAST(COALESCE(sum(%s), 0) AS bigint)", c))
 	}
-	if err := t.row(ctx, `SELECT `+strings.Join(wholes, ", ")+`, (SELECT count(*) FROM usage_epics WHERE namespace = $1) FROM usage_days
+	if err := t.row(ctx, `SELECT `+strings.Join(wholes, ", ")+`, COALESCE((SELECT used_epics FROM namespace_totals WHERE namespace = $1), 0) FROM usage_days
 		WHERE namespace = $1 AND whole = $2 AND epic_id = ''`, q.Namespace, true).Scan(append(sumInto(&all), &groups)...); err != nil {
 		return nil, all, 0, err
 	}
@@ -167,7 +192,7 @@ func (t tx) dearestEpics(ctx context.Context, q store.ReportQuery) (rows []usage
 	return rows, all, groups, err
 }
 
-// reportColumn is the column of usage_days, and of entries as few names them, that a key groups by.
+// reportColumn is the column of sums, and of entries as few names them, that a key groups by.
 func reportColumn(k usage.ReportKey) string {
 	return [...]string{
 		usage.ByEpic: "epic_id", usage.ByTask: "task_id", usage.ByRun: "run_id", usage.ByNode: "node_id", usage.ByActor: "actor",
@@ -175,8 +200,8 @@ func reportColumn(k usage.ReportKey) string {
 	}[k]
 }
 
-// days are the sums of days that a report is of.
-func (t tx) days(w *where, q store.ReportQuery) string {
+// days are the sums of days that a report is of, those of a table.
+func days(w *where, q store.ReportQuery, table string) string {
 	w.add("namespace = %s", q.Namespace)
 	switch {
 	case q.EpicID != "":
@@ -195,7 +220,20 @@ func (t tx) days(w *where, q store.ReportQuery) string {
 	if q.Kind != 0 {
 		w.add("kind = %s", int16(q.Kind))
 	}
-	return `usage_days WHERE ` + strings.Join(w.parts, " AND ")
+	return table + ` WHERE ` + strings.Join(w.parts, " AND ")
+}
+
+// nodes are the sums of days and nodes that a report is of. It refuses to read more than
+// usage.MaxReported: clients choose the names of nodes.
+func (t tx) nodes(ctx context.Context, w *where, q store.ReportQuery) (string, error) {
+	all := q
+	all.Kind = 0 // the key has the kind last, so that it does not shorten what is read
+	var read where
+	from := days(&read, all, `usage_nodes`)
+	if err := t.bounded(ctx, q, from, read.args); err != nil {
+		return "", err
+	}
+	return days(w, q, `usage_nodes`), nil
 }
 
 // runs are the sums of runs that a report is of. It refuses to read more than usage.MaxReported.
@@ -222,7 +260,7 @@ func (t tx) bounded(ctx context.Context, q store.ReportQuery, source string, arg
 		return err
 	}
 	if n > most {
-		return errs.New(errs.FailedPrecondition, usage.ReasonReportTooLarge, "the report would read more than %d usage entries or sums of runs", most).
+		return errs.New(errs.FailedPrecondition, usage.ReasonReportTooLarge, "the report would read more than %d usage entries, or sums of runs or nodes", most).
 			Hint("ask for fewer days, one epic, one task or one run; reports by epic, actor, model and day have no such bound")
 	}
 	return nil

@@ -59,7 +59,7 @@ func (t tx) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
 // Tasks implements store.Reader.
 func (t tx) Tasks(ctx context.Context, q store.TaskQuery) (store.Found[epic.Task], error) {
 	l := listing[epic.Task]{
-		table: "tasks", rest: t.bodies(), columns: taskColumns, scan: scanTask,
+		table: "tasks", rest: t.bodies(), columns: taskColumns, scan: scanTask, byState: q.EpicID == "",
 		namespace: q.Namespace, after: q.After, limit: q.Limit, look: q.Look,
 	}
 	l.add("t.namespace = %s", q.Namespace)

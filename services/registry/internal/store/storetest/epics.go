@@ -263,6 +263,36 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			require.Len(t, tasks, 3)
 			require.Greater(t, budget.Used(), int64(18<<20), "what is read counts for the answer")
 		},
+		"List/StatesAreOnePagedList": func(t *testing.T, f *fixture) {
+			var want, tasks []string
+			for i := range 9 {
+				e := f.epic(t, epic.Epic{})
+				v := f.task(t, e.ID)
+				switch i % 3 { // the first task makes an epic active
+				case 0:
+					f.move(t, v.ID, epic.TaskCompleted)
+					f.moveEpic(t, e.ID, epic.Canceled)
+					tasks = append(tasks, v.ID)
+					continue
+				case 1:
+					f.moveEpic(t, e.ID, epic.Paused)
+				}
+				want = append([]string{e.ID}, want...)
+			}
+			var got []string
+			q := store.EpicQuery{Namespace: ns, Limit: 2, States: []epic.State{epic.Paused, epic.Active, epic.Failed, epic.Active}}
+			for range 4 {
+				rows, err := f.Epics(f.ctx, q)
+				require.NoError(t, err)
+				for _, e := range rows {
+					got, q.After = append(got, e.ID), page.Cursor{CreateTime: e.CreateTime, ID: e.ID}
+				}
+			}
+			require.Equal(t, want, got)
+			rows, err := f.Tasks(f.ctx, store.TaskQuery{Namespace: ns, Limit: 10, States: []epic.TaskState{epic.TaskFailed, epic.TaskCompleted}})
+			require.NoError(t, err)
+			require.Equal(t, tasks, idsOf(rows))
+		},
 		"List/EpicFilters": func(t *testing.T, f *fixture) {
 			a := f.epic(t, epic.Epic{Title: "ÄPFEL und 100%_", Tags: []string{"x", "y"}, Labels: map[string]string{"k": "1", "l": "2"}})
 			b := f.epic(t, epic.Epic{Description: "birnen", Tags: []string{"z"}, Labels: map[string]string{"k": "1"}})
@@ -439,4 +469,11 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, `"2"`, got.Etag(), "only becoming active shows in the etag")
 		},
 	}
+}
+
+func idsOf(tasks []epic.Task) (out []string) {
+	for _, v := range tasks {
+		out = append(out, v.ID)
+	}
+	return out
 }

@@ -63,7 +63,7 @@ func namespaceCapCases() map[string]func(*testing.T, *fixture) {
 			v := stopped(t, f)
 			call := usage.Entry{Key: usage.Key{RunID: "ra", NodeID: "n"}, Kind: usage.Model, TaskID: v.ID, Provider: "p", Model: "m", InputTokens: 101}
 			ask := func() accounting.Reserved {
-				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call}, nil, true)
+				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []accounting.Call{{Entry: call}}, true)
 				require.NoError(t, err)
 				return out[0]
 			}

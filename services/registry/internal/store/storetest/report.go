@@ -115,6 +115,27 @@ func reportCases() map[string]func(*testing.T, *fixture) {
 			_, err = f.Report(f.ctx, q)
 			requireError(t, err, errs.FailedPrecondition, usage.ReasonReportTooLarge)
 		},
+		"Report/ByNodeReadsSumsOfNodes": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			for call := range 5 {
+				other := entry("b", call, v.ID, 10, 1)
+				other.NodeID = "other"
+				_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("a", call, v.ID, 10, 1), other})
+				require.NoError(t, err)
+			}
+			for _, of := range []string{"", v.EpicID} {
+				q := store.ReportQuery{Namespace: ns, EpicID: of, By: []usage.ReportKey{usage.ByNode, usage.ByDay}, Limit: 10, Most: 2}
+				got, err := f.Report(f.ctx, q)
+				require.NoError(t, err, "ten entries are two sums")
+				require.Equal(t, []int64{5, 5, 10}, []int64{got.Rows[0].Calls, got.Rows[1].Calls, got.All.Calls})
+				q.Most = 1
+				_, err = f.Report(f.ctx, q)
+				requireError(t, err, errs.FailedPrecondition, usage.ReasonReportTooLarge)
+				q.Most, q.By = 9, []usage.ReportKey{usage.ByNode, usage.ByModel}
+				_, err = f.Report(f.ctx, q)
+				requireError(t, err, errs.FailedPrecondition, usage.ReasonReportTooLarge)
+			}
+		},
 		"Report/OfAnotherNamespaceIsNotSeen": func(t *testing.T, f *fixture) {
 			f.booked(t, 20)
 			for _, by := range reportKeys() {

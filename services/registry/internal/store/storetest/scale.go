@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,19 +10,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// Scale is how much data a benchmark of figures at scale has. There are at least 20,000 tasks.
-type Scale struct{ Tasks, Entries int }
+// Scale is how much data a benchmark of figures at scale has. There are at least 2,000 tasks for each big
+// epic.
+type Scale struct {
+	Tasks, Entries int
+	// Big is how many epics have bigTasks tasks; all others have 10.
+	Big int
+}
 
 // Filler is what the statements that make the data need of a driver.
 type Filler struct {
 	Open Open
 	// Exec runs a statement in the database of the store that was opened last.
-	Exec func(b *testing.B, stmt string)
+	Exec func(t testing.TB, stmt string)
 	// Series is a table s of the numbers n from 0 to one less than the given.
 	Series func(n int) string
 	// Time is the time so many microseconds after the beginning of the data, Never one that is not set.
@@ -34,8 +42,8 @@ type Filler struct {
 }
 
 const (
-	// bigTasks are tasks of big epics, of 1,000 tasks each; all other epics have 10.
-	bigTasks = 10_000
+	// bigTasks are the tasks of a big epic.
+	bigTasks = 1000
 	// epicWordCount is how many words an epic and its tasks have.
 	epicWordCount = 40
 	vocabulary    = 30_000
@@ -46,7 +54,7 @@ const (
 )
 
 // epics is how many epics there are.
-func (s Scale) epics() int { return bigTasks/1000 + (s.Tasks-bigTasks)/10 }
+func (s Scale) epics() int { return s.Big + (s.Tasks-s.Big*bigTasks)/10 }
 
 func named(prefix, n string) string {
 	return `'` + prefix + `' || substr(CAST(100000000 + ` + n + ` AS text), 2)`
@@ -58,9 +66,9 @@ func scaleTask(n int) string { return fmt.Sprintf("tk_%08d", n) }
 
 // fill writes the data in SQL: rows one by one would take hours. A task has one run, on one day, whose
 // entries have nodes of their own, and the same model and actor.
-func (f *Filler) fill(b *testing.B, s Scale) {
+func (f *Filler) fill(b testing.TB, s Scale) {
 	b.Helper()
-	ofTask := fmt.Sprintf(`CASE WHEN n < %[1]d THEN n / 1000 ELSE %[1]d / 1000 + (n - %[1]d) / 10 END`, bigTasks)
+	ofTask := fmt.Sprintf(`CASE WHEN n < %[1]d THEN n / %[2]d ELSE %[3]d + (n - %[1]d) / 10 END`, s.Big*bigTasks, bigTasks, s.Big)
 	per := s.Entries / s.Tasks
 	day := fmt.Sprintf(`n / %d`, s.Tasks/days)
 	model, actor := `'model-' || (n % 5)`, `CASE n % 2 WHEN 0 THEN 'llm' ELSE 'agent' END`
@@ -68,7 +76,7 @@ func (f *Filler) fill(b *testing.B, s Scale) {
 		`INSERT INTO epics (namespace, id, title, description, search, tags, labels, state, priority, total_tasks, completed_tasks, failed_tasks,
 			result_summary, workflow_slug, user_id, created_by_node_id, create_time, update_time, end_time, revision)
 		SELECT 'default', ` + named("ep_", "n") + `, 'goal ' || n, 'a goal among many', 'goal a goal among many', ` + f.Tags + `, '{}',
-			CASE n % ` + fmt.Sprint(failedEvery) + ` WHEN ` + fmt.Sprint(failedEvery-1) + ` THEN 5 ELSE 2 END, 2, CASE WHEN n < 10 THEN 1000 ELSE 10 END, CASE WHEN n < 10 THEN 500 ELSE 5 END, 0,
+			CASE n % ` + fmt.Sprint(failedEvery) + ` WHEN ` + fmt.Sprint(failedEvery-1) + ` THEN 5 ELSE 2 END, 2, ` + fmt.Sprintf(`CASE WHEN n < %[1]d THEN %[2]d ELSE 10 END, CASE WHEN n < %[1]d THEN %[2]d / 2 ELSE 5 END`, s.Big, bigTasks) + `, 0,
 			'', '', 'user-' || (n % 100), '', ` + f.Time(`CAST(n AS bigint) * 1000000`) + `, ` + f.Time(`CAST(n AS bigint) * 1000000`) + `, ` + f.Never + `, 1
 		FROM ` + f.Series(s.epics()),
 		`INSERT INTO tasks (namespace, id, epic_id, title, tags, labels, state, priority, depends_on, workflow_slug, workflow_source, run_id,
@@ -91,7 +99,12 @@ func (f *Filler) fill(b *testing.B, s Scale) {
 		`INSERT INTO usage_epics SELECT 'default', epic_id, sum(calls), 0, 0, sum(input_tokens), 0, sum(output_tokens), 0, sum(nano_usd) FROM usage_runs GROUP BY epic_id`,
 		`INSERT INTO usage_days SELECT 'default', true, '', day, model, actor, 1, CAST(sum(calls) AS bigint), 0, 0, CAST(sum(input_tokens) AS bigint), 0,
 			CAST(sum(output_tokens) AS bigint), 0, CAST(sum(nano_usd) AS bigint) FROM usage_days GROUP BY day, model, actor`,
-		`INSERT INTO namespace_totals (namespace) VALUES ('default')`,
+		`INSERT INTO usage_nodes SELECT 'default', false, epic_id, day, 'node-' || k, 1, sum(calls) / ` + fmt.Sprint(per) + `, 0, 0, sum(input_tokens) / ` + fmt.Sprint(per) +
+			`, 0, sum(output_tokens) / ` + fmt.Sprint(per) + `, 0, sum(nano_usd) / ` + fmt.Sprint(per) + `
+			FROM usage_days CROSS JOIN (SELECT n AS k FROM ` + f.Series(per) + `) s WHERE NOT whole GROUP BY epic_id, day, k`,
+		`INSERT INTO usage_nodes SELECT 'default', true, '', day, node_id, 1, CAST(sum(calls) AS bigint), 0, 0, CAST(sum(input_tokens) AS bigint), 0,
+			CAST(sum(output_tokens) AS bigint), 0, CAST(sum(nano_usd) AS bigint) FROM usage_nodes GROUP BY day, node_id`,
+		`INSERT INTO namespace_totals (namespace, used_epics) SELECT 'default', count(*) FROM usage_epics`,
 		// Words are the more frequent the smaller their number is.
 		fmt.Sprintf(`INSERT INTO epic_words SELECT 'default', CASE k WHEN 0 THEN 'goal' ELSE 'w' || CAST(floor(x * x * x * x * %d) AS integer) END, id, 10 FROM (
 				SELECT %s AS id, k, ((e.n * CAST(48271 AS bigint) + k * 69621 + e.n %% 1009 * k * 31) %% 65537) / 65537.0 AS x
@@ -138,18 +151,32 @@ func (f *fixture) scaleOps(s Scale) []scaleOp {
 	next := func() int { // a pending task of an active epic
 		for {
 			changed++
-			n := 2*pick(changed, (s.Tasks-bigTasks)/2) + 1
-			if (bigTasks/1000+n/10)%failedEvery != failedEvery-1 {
-				return bigTasks + n
+			n := 2*pick(changed, (s.Tasks-s.Big*bigTasks)/2) + 1
+			if (s.Big+n/10)%failedEvery != failedEvery-1 {
+				return s.Big*bigTasks + n
 			}
 		}
 	}
 	by := func(keys ...usage.ReportKey) []usage.ReportKey { return keys }
-	big := scaleEpic(0)
+	big, someDay := scaleEpic(0), usage.Day(20454)
 	return []scaleOp{
 		{"epics/list", func(int) error { _, err := f.Epics(f.ctx, store.EpicQuery{Namespace: ns, Limit: 51}); return err }},
 		{"epics/list-by-state", func(int) error {
 			_, err := f.Epics(f.ctx, store.EpicQuery{Namespace: ns, States: []epic.State{epic.Failed}, Limit: 51})
+			return err
+		}},
+		{"tasks/list-by-state", func(int) error {
+			_, err := f.Tasks(f.ctx, store.TaskQuery{Namespace: ns, States: []epic.TaskState{epic.TaskFailed, epic.TaskBlocked}, Limit: 51})
+			return err
+		}},
+		{"tasks/ready", func(int) error {
+			return f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+				_, err := tx.Ready(ctx, ns, big, 51)
+				return err
+			})
+		}},
+		{"feed/first-page", func(int) error {
+			_, err := f.Events(f.ctx, feed.Query{Namespace: ns, Limit: 51})
 			return err
 		}},
 		{"epics/get", func(i int) error { _, err := f.Epic(f.ctx, ns, scaleEpic(pick(i, s.epics()))); return err }},
@@ -191,6 +218,10 @@ func (f *fixture) scaleOps(s Scale) []scaleOp {
 		{"report/of-epic/task", report(store.ReportQuery{EpicID: big, By: by(usage.ByTask)})},
 		{"report/of-epic/run", report(store.ReportQuery{EpicID: big, By: by(usage.ByRun)})},
 		{"report/of-epic/node", report(store.ReportQuery{EpicID: big, By: by(usage.ByNode)})},
+		{"report/node", report(store.ReportQuery{By: by(usage.ByNode)})},
+		{"report/node-of-a-day", report(store.ReportQuery{By: by(usage.ByNode), From: &someDay, To: &someDay})},
+		{"report/model-of-a-day", report(store.ReportQuery{By: by(usage.ByModel), From: &someDay, To: &someDay})},
+		{"report/of-epic/node,day", report(store.ReportQuery{EpicID: big, By: by(usage.ByNode, usage.ByDay)})},
 		{"report/of-task/node", report(store.ReportQuery{TaskID: scaleTask(1), By: by(usage.ByNode)})},
 		{"report/of-run/node", report(store.ReportQuery{RunID: "run_00000001", By: by(usage.ByNode)})},
 	}
@@ -217,4 +248,58 @@ func BenchScale(b *testing.B, filler Filler, s Scale) {
 			}
 		})
 	}
+}
+
+// BenchReservation makes, in turn, a commit that does nothing else than change one row, a reservation of
+// one call, and one of a batch as executors that are busy make it. The figures are medians, so that they
+// stand beside each other however busy the machine is: what a reservation takes longer than the bare
+// commit that the executor makes anyway is its price.
+func BenchReservation(b *testing.B, open Open) {
+	const batch = 64
+	f := newFixture(b, open)
+	v := f.task(b, f.epic(b, epic.Epic{BudgetTokens: ptr(int64(1 << 60))}).ID)
+	_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, "", 10, 2)})
+	require.NoError(b, err)
+	n := 0
+	reserve := func(size int) func() error {
+		return func() error {
+			calls := make([]accounting.Reservation, size)
+			for i := range calls {
+				calls[i] = reservation("run", n, v.ID, 100, 10)
+				n++
+			}
+			_, err := f.Reserve(f.ctx, ns, ledgerLease, calls)
+			return err
+		}
+	}
+	steps := []func() error{
+		func() error {
+			return f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+				all, err := tx.LockNamespaceTotals(ctx, ns)
+				if err != nil {
+					return err
+				}
+				all.Tokens++
+				return tx.PutNamespaceTotals(ctx, ns, all)
+			})
+		},
+		reserve(1), reserve(batch),
+	}
+	took := make([][]time.Duration, len(steps))
+	for b.Loop() {
+		for i, step := range steps {
+			at := time.Now()
+			require.NoError(b, step())
+			took[i] = append(took[i], time.Since(at))
+		}
+	}
+	median := func(i int) float64 {
+		slices.Sort(took[i])
+		return float64(took[i][len(took[i])/2].Nanoseconds())
+	}
+	b.ReportMetric(median(0), "ns/bare-commit")
+	b.ReportMetric(median(1), "ns/reservation-alone")
+	b.ReportMetric(median(2)/batch, "ns/reservation-of-64")
+	b.ReportMetric(median(1)/median(0), "alone/bare")
+	b.ReportMetric(median(2)/batch/median(0), "of-64/bare")
 }
