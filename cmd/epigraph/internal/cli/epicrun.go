@@ -197,16 +197,25 @@ func moveEpic(e *env, id, etag string, to registryv1.EpicState, next, does strin
 // taskWork is what a task says of the workflow that works on it.
 type taskWork struct {
 	Workflow     *string `help:"Workflow that works on it when its epic runs by itself, as NAME or NAME@VERSION." placeholder:"NAME"`
+	Definition   *string `help:"File with a workflow of its own, which is not kept in the catalog: a definition, a graph as JSON, or a fork with based_on and patches. Empty takes it away." placeholder:"FILE"`
 	Requirements *string `help:"What a workflow must offer to work on it, as a JSON object." placeholder:"JSON"`
 	Input        *string `help:"Inputs of its workflow, as a JSON object." placeholder:"JSON"`
 	MaxRetries   *int32  `help:"How often it may be tried again; -1 means never, default 2." placeholder:"N"`
 }
 
 // apply sets what is given, and returns the fields.
-func (w taskWork) apply(t *registryv1.Task) (mask []string, err error) {
+func (w taskWork) apply(e *env, t *registryv1.Task) (mask []string, err error) {
 	if w.Workflow != nil {
-		t.WorkflowSlug, t.WorkflowSource = *w.Workflow, registryv1.WorkflowSource_WORKFLOW_SOURCE_EXISTING
-		mask = append(mask, "workflow_slug", "workflow_source")
+		t.WorkflowSlug = *w.Workflow
+		mask = append(mask, "workflow_slug")
+	}
+	if w.Definition != nil {
+		mask = append(mask, "definition")
+		if *w.Definition != "" {
+			if t.Definition, err = e.readText(*w.Definition); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for _, f := range []struct {
 		flag, field string
@@ -245,7 +254,7 @@ type tasksUpdateCmd struct {
 // Run changes the given fields.
 func (c *tasksUpdateCmd) Run(e *env) error {
 	x := &registryv1.Task{Id: c.ID, Etag: c.Etag}
-	mask, err := c.apply(x)
+	mask, err := c.apply(e, x)
 	if err != nil {
 		return err
 	}
