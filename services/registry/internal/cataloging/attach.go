@@ -36,11 +36,7 @@ func (c *Catalog) Attach(ctx context.Context, namespace, text, key string) (Atta
 			Hint("give the text of a workflow, or nothing at all")
 	}
 	if !workflow.IsFork([]byte(text)) {
-		form := catalog.Definition
-		if workflow.IsGraph([]byte(text)) {
-			form = catalog.Graph
-		}
-		in, err := c.content(ctx, namespace, Draft{Form: form, Source: text}, "task")
+		in, err := c.content(ctx, namespace, draftOf(text), "task")
 		return Attached{Definition: in.Source}, err
 	}
 	doc, err := c.document(ctx, namespace, text)
