@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -94,11 +92,11 @@ func (c *planForecastCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		graph, err := protojson.Marshal(plan.GetGraph())
-		if err != nil {
+		var graph strings.Builder
+		if err := printJSON(&graph, plan.GetGraph()); err != nil {
 			return err
 		}
-		f, err := s.workflows.ForecastWorkflow(ctx, &registryv1.ForecastWorkflowRequest{Source: string(graph), Form: registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH})
+		f, err := s.workflows.ForecastWorkflow(ctx, &registryv1.ForecastWorkflowRequest{Source: graph.String(), Form: registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH})
 		if err != nil {
 			return err
 		}
