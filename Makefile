@@ -154,6 +154,10 @@ corpus: ## Measure the plan reader on CORPUS and on the texts in plan/corpus
 plans: ## Have an agent carry out 20 recorded plans of CORPUS, with scripted models
 	go run ./services/executor/plans -data $(CORPUS)
 
+.PHONY: epic
+epic: setup ## Run an epic of 50 recorded tasks under a budget that stops it once; EPIGRAPH_TASK_TREES=FILE
+	go test -count=1 -v -run TestFiftyRealTasks ./test/e2e
+
 .PHONY: prompts
 prompts: ## Print the prompts of the six ways in which an agent remembers
 	go test -count=1 -v -run TestPattern ./services/executor/internal/actor/agent

@@ -549,3 +549,16 @@ func IsFork(src []byte) bool {
 	}
 	return forkKey.Match(src)
 }
+
+// IsGraph reports whether a text is meant as a graph: whether it is a JSON object with `nodes` and without
+// `steps`. It reads no more than that.
+func IsGraph(src []byte) bool {
+	if src = bytes.TrimSpace(src); len(src) == 0 || src[0] != '{' {
+		return false
+	}
+	var keys struct {
+		Nodes json.RawMessage `json:"nodes"`
+		Steps json.RawMessage `json:"steps"`
+	}
+	return json.Unmarshal(src, &keys) == nil && keys.Nodes != nil && keys.Steps == nil
+}

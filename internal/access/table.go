@@ -130,6 +130,7 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/UpdateEpic":     run,
 	"epigraph.registry.v1.RegistryService/TransitionEpic": run,
 	"epigraph.registry.v1.RegistryService/RunEpic":        run,
+	"epigraph.registry.v1.RegistryService/ForecastEpic":   run,
 	"epigraph.registry.v1.RegistryService/DeleteEpic":     run,
 	"epigraph.registry.v1.RegistryService/CreateTask":     run,
 	"epigraph.registry.v1.RegistryService/GetTask":        run,

@@ -134,10 +134,28 @@ func TestTaskStarts(t *testing.T) {
 				require.Equal(t, "ada", r.GetUserId())
 			})
 		}
+		for name, task := range map[string]*registryv1.Task{
+			"Inline":   {Definition: "name: Own\nsteps:\n  - {id: say, type: transform, template: \"{{ inputs.title }}, {{ inputs.topic }}\"}\nbudget: {tokens: 700}\n"},
+			"Graph":    {Definition: `{"name": "Own", "nodes": [{"id": "say", "actor": "cel", "named": {"expr": "input.named.title + ', ' + input.named.topic"}}]}`},
+			"Template": {WorkflowSlug: "gone@1", Definition: "name: Own\nsteps:\n  - {id: say, type: transform, template: \"{{ inputs.title }}, {{ inputs.topic }}\"}\n"},
+		} {
+			t.Run("Definition/"+name, func(t *testing.T) {
+				t.Parallel()
+				task.Id, task.EpicId, task.Title, task.Input = "tk_"+name, "ep_1", "Write", input
+				f.registry.start(task)
+				r := started(t, task.GetId())
+				require.Contains(t, string(r.GetResult().GetJson()), "Write, cats")
+				require.Empty(t, r.GetWorkflow(), "it is none of the catalog")
+				if name == "Inline" {
+					require.Equal(t, int64(700), r.GetBudget().GetTokens(), "the cap of its author")
+				}
+			})
+		}
 		for name, tc := range map[string]struct {
 			task           *registryv1.Task
 			reason, saying string
 		}{
+			"BadDefinition":   {&registryv1.Task{Definition: "name: Own\nsteps: []\n"}, "TASK_DEFINITION_INVALID", "epigraph tasks update tk_BadDefinition --definition"},
 			"NoWorkflow":      {&registryv1.Task{}, "TASK_WITHOUT_WORKFLOW", "epigraph tasks update tk_NoWorkflow --workflow"},
 			"NoMatch":         {&registryv1.Task{Requirements: value(`{"tools": ["much"]}`)}, "NO_WORKFLOW_MATCHES", "the best is other with 0.94, which lacks much"},
 			"EmptyCatalog":    {&registryv1.Task{Requirements: value(`{"tools": ["nothing"]}`)}, "NO_WORKFLOW_MATCHES", "there is none in the catalog"},

@@ -130,6 +130,13 @@ func largeCases() map[string]func(*largeWorld) {
 			require.GreaterOrEqual(w, i, 0)
 			w.wholeEpic(found.GetMatches()[i].GetEpic())
 		},
+		"ForecastEpic": func(w *largeWorld) {
+			task := w.task()
+			f, err := w.c.ForecastEpic(w.Context(), &registryv1.ForecastEpicRequest{EpicId: task.GetEpicId()})
+			require.NoError(w, err)
+			require.Equal(w, task.GetId(), f.GetTaskForecasts()[0].GetTaskId())
+			require.NotEmpty(w, f.GetTaskForecasts()[0].GetUnknown())
+		},
 		"ImportEpic": func(w *largeWorld) {
 			document, err := json.Marshal(map[string]any{"title": "goal", "description": large, "result_summary": large, "tasks": []any{}})
 			require.NoError(w, err)

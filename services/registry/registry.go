@@ -147,7 +147,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 
 // Register adds the service to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
-	registryv1.RegisterRegistryServiceServer(r, rpc.New(s.accounts))
+	registryv1.RegisterRegistryServiceServer(r, rpc.New(s.accounts, s.catalog))
 	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
 	registryv1.RegisterMemoryServiceServer(r, rpc.NewMemory(s.memories))
 }

@@ -234,7 +234,7 @@ func taskFields(t *testing.T, c registryv1.RegistryServiceClient) {
 	in := &registryv1.Task{
 		EpicId: first.GetEpicId(), Title: "t", Description: "d", Tags: []string{"x"}, Priority: registryv1.Priority_PRIORITY_CRITICAL,
 		DependsOn: []string{first.GetId()}, Requirements: &graphv1.Payload{Json: []byte(`{"n": 12345678901234567890}`)}, WorkflowSlug: "w",
-		WorkflowSource: registryv1.WorkflowSource_WORKFLOW_SOURCE_TEMPLATE, EstimatedTokens: 5, MaxRetries: 7, ResultSummary: "r",
+		WorkflowSource: registryv1.WorkflowSource_WORKFLOW_SOURCE_CREATED, EstimatedTokens: 5, MaxRetries: 7, ResultSummary: "r",
 		ErrorMessage: "e", Notes: []*registryv1.Note{{Time: at, Author: "a", Text: "n"}}, CreatedByNodeId: "n", Labels: map[string]string{"k": "v"},
 	}
 	got := newTask(t, c, in)

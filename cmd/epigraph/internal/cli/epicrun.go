@@ -23,7 +23,8 @@ type epicsRunCmd struct {
 	ID        string `arg:"" help:"The epic."`
 	Parallel  int32  `help:"Maximum number of tasks at work at once, 64 at most; 4 at first, then as it was." short:"p" placeholder:"N"`
 	Workflow  string `help:"Workflow of tasks that name neither one nor requirements." placeholder:"NAME"`
-	Watch     bool   `help:"Show the progress until the epic ends or is paused." short:"w"`
+	Watch     bool   `help:"Show the progress until the epic ends or is paused." short:"w" xor:"how"`
+	Forecast  bool   `help:"Show what the open tasks may cost and how long they may take; start nothing." xor:"how"`
 	Etag      string `help:"Run it only if it still has this etag."`
 	RequestID string `help:"Make the command repeatable under this id." placeholder:"ID"`
 }
@@ -32,12 +33,22 @@ type epicsRunCmd struct {
 func (epicsRunCmd) Help() string {
 	return `The epic runs by itself from now on: tasks that wait for nothing are started, each with its workflow, and those that wait for them follow. A task without a workflow is started with the best match of its requirements. A failed task is tried again as often as its max_retries says. The epic ends with its last task, and is paused when its budget is spent; raising the budget continues it. Another call changes the limit. With --watch the exit codes are those of "epigraph run".
 
+With --forecast nothing is started: it adds up the forecasts of the workflows of all open tasks, along their dependencies and the limit.
+
+    epigraph epics run ep_01… --parallel 8 --forecast
     epigraph epics run ep_01… --parallel 8 --watch`
 }
 
 // Run has the epic run by itself.
 func (c *epicsRunCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
+		if c.Forecast {
+			f, err := s.registry.ForecastEpic(ctx, &registryv1.ForecastEpicRequest{EpicId: c.ID, Parallel: c.Parallel, WorkflowSlug: c.Workflow})
+			if err != nil {
+				return err
+			}
+			return e.print(f, func() string { return epicForecastText(e, f) })
+		}
 		x, err := s.registry.RunEpic(ctx, &registryv1.RunEpicRequest{EpicId: c.ID, Parallel: c.Parallel, WorkflowSlug: c.Workflow, Etag: c.Etag, RequestId: c.RequestID})
 		if err != nil {
 			return err
@@ -199,16 +210,25 @@ func moveEpic(e *env, id, etag string, to registryv1.EpicState, next, does strin
 // taskWork is what a task says of the workflow that works on it.
 type taskWork struct {
 	Workflow     *string `help:"Workflow that works on it when its epic runs by itself, as NAME or NAME@VERSION." placeholder:"NAME"`
+	Definition   *string `help:"File with a workflow of its own, which is not kept in the catalog: a definition, a graph as JSON, or a fork with based_on and patches. Empty takes it away." placeholder:"FILE"`
 	Requirements *string `help:"What a workflow must offer to work on it, as a JSON object." placeholder:"JSON"`
 	Input        *string `help:"Inputs of its workflow, as a JSON object." placeholder:"JSON"`
 	MaxRetries   *int32  `help:"How often it may be tried again; -1 means never, default 2." placeholder:"N"`
 }
 
 // apply sets what is given, and returns the fields.
-func (w taskWork) apply(t *registryv1.Task) (mask []string, err error) {
+func (w taskWork) apply(e *env, t *registryv1.Task) (mask []string, err error) {
 	if w.Workflow != nil {
-		t.WorkflowSlug, t.WorkflowSource = *w.Workflow, registryv1.WorkflowSource_WORKFLOW_SOURCE_EXISTING
-		mask = append(mask, "workflow_slug", "workflow_source")
+		t.WorkflowSlug = *w.Workflow
+		mask = append(mask, "workflow_slug")
+	}
+	if w.Definition != nil {
+		mask = append(mask, "definition")
+		if *w.Definition != "" {
+			if t.Definition, err = e.readText(*w.Definition); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for _, f := range []struct {
 		flag, field string
@@ -247,7 +267,7 @@ type tasksUpdateCmd struct {
 // Run changes the given fields.
 func (c *tasksUpdateCmd) Run(e *env) error {
 	x := &registryv1.Task{Id: c.ID, Etag: c.Etag}
-	mask, err := c.apply(x)
+	mask, err := c.apply(e, x)
 	if err != nil {
 		return err
 	}

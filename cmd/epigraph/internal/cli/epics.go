@@ -411,6 +411,14 @@ func taskText(e *env, x *registryv1.Task) string {
 		}
 		fmt.Fprintf(&b, "\n%s by the end of %s", how, strings.Join(x.GetBlockedBy(), ", "))
 	}
+	switch source := view.Word(x.GetWorkflowSource().String(), "WORKFLOW_SOURCE_"); {
+	case x.GetDefinition() != "" && x.GetWorkflowSlug() != "":
+		fmt.Fprintf(&b, "\nworkflow: %s with changes of its own (%s)", view.OneLine(x.GetWorkflowSlug(), 120), source)
+	case x.GetDefinition() != "":
+		fmt.Fprintf(&b, "\nworkflow: a definition of its own, %s (%s)", view.Plural(strings.Count(strings.TrimSpace(x.GetDefinition()), "\n")+1, "line"), source)
+	case x.GetWorkflowSlug() != "":
+		fmt.Fprintf(&b, "\nworkflow: %s (%s)", view.OneLine(x.GetWorkflowSlug(), 120), source)
+	}
 	fmt.Fprintf(&b, "\nspent: %s tokens, %s, %s\n", view.Count(x.GetActualTokens()), spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), view.Plural(int(x.GetLlmCalls()), "model call"))
 	if x.GetPrincipal() != "" {
 		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))
@@ -446,7 +454,7 @@ func (c *tasksCreateCmd) Run(e *env) (err error) {
 		}
 	}
 	t := &registryv1.Task{EpicId: c.Epic, Title: c.Title, Description: c.Description, DependsOn: c.DependsOn, Tags: c.Tags, DependencyPolicy: p}
-	if _, err := c.apply(t); err != nil {
+	if _, err := c.apply(e, t); err != nil {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {

@@ -27,7 +27,7 @@ var commandOf = map[string]string{
 	"ActivateTriggers": "triggers on", "DeactivateTriggers": "triggers off", "ListTriggers": "triggers ls", "GetTrigger": "triggers show",
 	"ListTriggerDeliveries": "triggers deliveries", "GetTriggerDelivery": "triggers show", "RepeatTriggerDelivery": "triggers repeat", "RotateTriggerSecret": "triggers rotate",
 	"ListLimits": "limits list", "UpdateLimit": "limits put", "DeleteLimit": "limits delete", "ListWorkers": "workers list", "ListActors": "actors",
-	"ListEpics": "epics ls", "SearchEpics": "epics search", "ImportEpic": "epics import", "GetEpic": "epics get", "CreateEpic": "epics create", "UpdateEpic": "epics update", "TransitionEpic": "epics transition", "RunEpic": "epics run",
+	"ListEpics": "epics ls", "SearchEpics": "epics search", "ImportEpic": "epics import", "GetEpic": "epics get", "CreateEpic": "epics create", "UpdateEpic": "epics update", "TransitionEpic": "epics transition", "RunEpic": "epics run", "ForecastEpic": "epics run",
 	"DeleteEpic":    "epics rm",
 	"ListWorkflows": "workflows ls", "GetWorkflow": "workflows show", "ListWorkflowVersions": "workflows versions",
 	"ListTasks": "tasks ls", "GetTask": "tasks get", "CreateTask": "tasks create", "UpdateTask": "tasks update", "TransitionTask": "tasks transition", "DeleteTask": "tasks rm",

@@ -24,8 +24,9 @@ const maxFile = 16 << 20
 
 // planCmds are what can be done with plans. Reading one is the default.
 type planCmds struct {
-	Read   planCmd       `cmd:"" default:"withargs" help:"Read a plan and show its problems and its faults."`
-	Create planCreateCmd `cmd:"" help:"Have a model write a plan, and mend it until it can run."`
+	Read     planCmd         `cmd:"" default:"withargs" help:"Read a plan and show its problems and its faults."`
+	Create   planCreateCmd   `cmd:"" help:"Have a model write a plan, and mend it until it can run."`
+	Forecast planForecastCmd `cmd:"" help:"Tell what a run of a plan may cost, before it is started."`
 }
 
 // Help is that of the default.

@@ -49,3 +49,27 @@ Why.
 		})
 	}
 }
+
+func TestEpicForecastText(t *testing.T) {
+	t.Parallel()
+	n := func(v int64) *int64 { return &v }
+	got := epicForecastText(&env{}, &registryv1.EpicForecast{
+		Tasks: 2, Parallel: 4, CostNanoUsd: &registryv1.EpicForecastAmount{KnownP50: 5e8, KnownP90: 1e9, UnknownTasks: 1, BudgetLeft: n(2e9)},
+		Tokens: &registryv1.EpicForecastAmount{P50: n(7), P90: n(9), KnownP50: 7, KnownP90: 9}, DurationMs: &registryv1.EpicForecastAmount{P50: n(1500), P90: n(2500), KnownP50: 1500, KnownP90: 2500},
+		CriticalPathMs: &registryv1.EpicForecastAmount{P50: n(1000), P90: n(2000), KnownP50: 1000, KnownP90: 2000}, Notes: []string{"Why."},
+		TaskForecasts: []*registryv1.TaskForecast{{TaskId: "tk_1", Title: "Write", Workflow: "letter@2", CostNanoUsd: &registryv1.ForecastAmount{P50: n(5e8)}, DurationMs: &registryv1.ForecastAmount{P50: n(1000)}}},
+	})
+	require.Equal(t, `2 tasks to do, 4 at once
+               P50      P90      KNOWN P50  KNOWN P90  UNKNOWN TASKS  BUDGET LEFT
+cost           unknown  unknown  $0.50      $1.00      1              $2.00
+tokens         7        9        7          9          0
+time           1.5s     2.5s     1.5s       2.5s       0
+critical path  1s       2s       1s         2s         0
+
+TASK  TITLE  WORKFLOW  COST P50  TIME P50
+tk_1  Write  letter@2  $0.50     1s
+and 1 more task
+
+Why.
+`, got)
+}

@@ -200,7 +200,10 @@ func taskTo(t *epics.Task) *registryv1.Task {
 	out := &registryv1.Task{
 		Id: t.ID, EpicId: t.EpicID, Title: t.Title, Description: t.Description, Tags: t.Tags, DependsOn: t.DependsOn, Priority: registryv1.Priority(t.Priority), WorkflowSlug: t.Workflow,
 		WorkflowSource: numberOf[registryv1.WorkflowSource](epics.Sources(), t.Source), EstimatedTokens: t.EstimatedTokens, MaxRetries: t.MaxRetries, ResultSummary: t.Result,
-		ErrorMessage: t.Error, CreatedByNodeId: t.Node,
+		ErrorMessage: t.Error, CreatedByNodeId: t.Node, DependencyPolicy: numberOf[registryv1.DependencyPolicy](epics.Policies(), t.Policy),
+	}
+	if len(t.Input) > 0 {
+		out.Input = &graphv1.Payload{Json: t.Input}
 	}
 	if len(t.Requirements) > 0 {
 		out.Requirements = &graphv1.Payload{Json: t.Requirements}

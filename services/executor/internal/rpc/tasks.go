@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workflow"
 )
 
 // Reasons of tasks that cannot be started.
@@ -24,6 +26,8 @@ const (
 	ReasonNoWorkflow = "TASK_WITHOUT_WORKFLOW"
 	// ReasonNoMatch is the reason when no workflow meets the requirements of a task.
 	ReasonNoMatch = "NO_WORKFLOW_MATCHES"
+	// ReasonDefinitionInvalid is the reason when the definition that a task brings cannot be run.
+	ReasonDefinitionInvalid = "TASK_DEFINITION_INVALID"
 )
 
 // reuseAt is the match score from which on a workflow is used as it is, as discovery recommends.
@@ -58,17 +62,52 @@ func (s *Tasks) StartTask(ctx context.Context, o engine.Order) (lasting bool, er
 	if err != nil {
 		return false, err
 	}
-	ref, err := s.workflow(ctx, e, t)
+	req := &executorv1.StartRunRequest{TaskId: t.GetId(), UserId: e.GetUserId(), RequestId: o.ID, Named: taskInput(t)}
+	if t.GetDefinition() != "" {
+		req.Graph, req.Budget, err = compiled(t)
+	} else {
+		req.Workflow, err = s.workflow(ctx, e, t)
+	}
 	if err != nil {
 		return lasts(err), err
 	}
-	req := &executorv1.StartRunRequest{Workflow: ref, TaskId: t.GetId(), UserId: e.GetUserId(), RequestId: o.ID, Named: taskInput(t)}
 	origin, err := s.origin(ctx, o.Namespace, e, t)
 	if err != nil {
 		return false, err
 	}
 	_, err = s.Server.startFrom(ctx, req, once, origin)
 	return lasts(err), forTask(err, t.GetId())
+}
+
+// compiled is the graph of the definition that a task brings, with the caps of its author. The registry has
+// compiled it when it was given; a later release may refuse it.
+func compiled(t *registryv1.Task) (out *graphv1.Graph, b *executorv1.RunBudget, err error) {
+	definition := t.GetDefinition()
+	faulty := func(why string) error {
+		return errs.New(errs.InvalidArgument, ReasonDefinitionInvalid, "the definition of the task cannot be run: %s", why).
+			Hint("`epigraph tasks update " + t.GetId() + " --definition FILE` gives another one, which is checked at once")
+	}
+	if workflow.IsGraph([]byte(definition)) {
+		g, err := graphpb.ReadModel([]byte(definition))
+		if err != nil {
+			return nil, nil, faulty(errs.From(err).Message)
+		}
+		out, err = graphpb.ToProto(g)
+		return out, nil, err
+	}
+	d, faults := workflow.Read([]byte(definition))
+	if len(faults) > 0 {
+		return nil, nil, faulty(faults[0].String())
+	}
+	g, faults := workflow.Compile(d)
+	if len(faults) > 0 {
+		return nil, nil, faulty(faults[0].String())
+	}
+	if money, tokens := d.Budget.NanoUSD(), d.Budget.Tokens; money != nil || tokens != nil {
+		b = &executorv1.RunBudget{NanoUsd: money, Tokens: tokens}
+	}
+	out, err = graphpb.ToProto(g)
+	return out, b, err
 }
 
 // origin has the chain of triggers go on: the run of a task stands as deep as the run that made the task, or

@@ -186,6 +186,23 @@ func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in 
 	return out, err
 }
 
+// ServedTask answers a request that made or changed a task before, so that its work is not done again.
+func (b *Accounts) ServedTask(ctx context.Context, namespace, method string, o Once) (out epic.Task, served bool, err error) {
+	if o.ID == "" {
+		return out, false, nil
+	}
+	err = b.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
+		earlier, err := o.Before(ctx, r, namespace, method)
+		if err != nil || earlier == "" {
+			return err
+		}
+		served = true
+		out, err = explained(ctx, r, namespace, earlier)
+		return err
+	})
+	return out, served, err
+}
+
 // Task reads one.
 func (b *Accounts) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
 	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (epic.Task, error) { return explained(ctx, r, namespace, id) })
@@ -251,6 +268,9 @@ func (b *Accounts) UpdateTask(ctx context.Context, namespace, id string, c Chang
 			if _, err := w.task.Take(f, in, w.now); err != nil {
 				return err
 			}
+		}
+		if err := w.task.SettleSource(fields); err != nil {
+			return err
 		}
 		switch {
 		case !slices.Equal(before, w.task.DependsOn):

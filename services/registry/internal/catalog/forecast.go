@@ -165,7 +165,9 @@ func ForecastGraph(v *Version, g *workgraph.Graph, prices usage.Book, now time.T
 			f.NodesLeftOut++
 		}
 	}
-	if ended := v.History.Completed + v.History.Failed; ended > 0 {
+	if ended := v.History.Completed + v.History.Failed; v.Number == 0 {
+		f.note("It is no version of the catalog, so no run of it is known.")
+	} else if ended > 0 {
 		f.note("%d runs of this version have ended, and none of them was kept for forecasts.", ended)
 	} else {
 		f.note("No run of this version has completed or failed yet.")

@@ -7,6 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // Forecast tells what a run of the version that a reference stands for may need, and which version that
@@ -51,13 +52,32 @@ func (c *Catalog) Forecast(ctx context.Context, namespace string, ref catalog.Re
 	if err != nil {
 		return f, "", err
 	}
+	f, err = c.fromGraph(ctx, namespace, &v, g)
+	return f, at, err
+}
+
+// ForecastText is a forecast of a text that is not in the catalog: from its graph alone.
+func (c *Catalog) ForecastText(ctx context.Context, namespace string, d Draft) (f catalog.Forecast, err error) {
+	in, err := c.content(ctx, namespace, d, "graph")
+	if err != nil {
+		return f, err
+	}
+	v := catalog.Version{Content: in}
+	g, err := c.Unpack(ctx, namespace, &v)
+	if err != nil {
+		return f, err
+	}
+	return c.fromGraph(ctx, namespace, &v, g)
+}
+
+func (c *Catalog) fromGraph(ctx context.Context, namespace string, v *catalog.Version, g *workgraph.Graph) (f catalog.Forecast, err error) {
 	var prices usage.Book
 	if models := catalog.Models(g); len(models) > 0 {
 		if prices, err = view(ctx, c, namespace, func(ctx context.Context, r store.Reader) (usage.Book, error) {
 			return r.PriceBook(ctx, namespace, models)
 		}); err != nil {
-			return f, "", err
+			return f, err
 		}
 	}
-	return catalog.ForecastGraph(&v, g, prices, dbkit.Now()), at, nil
+	return catalog.ForecastGraph(v, g, prices, dbkit.Now()), nil
 }

@@ -16,6 +16,8 @@ const (
 
 	// ReasonNotesFull refuses more notes than a task keeps.
 	ReasonNotesFull = "NOTES_FULL"
+	// ReasonSourceMismatch refuses a source that does not fit the workflow that a task names or brings.
+	ReasonSourceMismatch = "WORKFLOW_SOURCE_MISMATCH"
 
 	defaultRetries = 2
 	// MaxBlockedBy bounds how many tasks are named that keep another one waiting.
@@ -25,14 +27,18 @@ const (
 	maxNoteBytes = 1 << 20
 )
 
-// Source says where a task's workflow came from. Its numbers are those of the API and of the stores.
+// Source says where a task's workflow comes from. Its numbers are those of the API and of the stores.
 type Source int16
 
-// The sources. The zero value is none of them; new tasks get Inline.
+// The sources. The zero value is none of them: what the task names or brings says which it is.
 const (
+	// Inline: the task names no workflow of the catalog. It may bring a definition.
 	Inline Source = iota + 1
+	// Existing: it names one that was there.
 	Existing
+	// Created: it names one that was made for it, and is kept.
 	Created
+	// Template: it brings a definition, made of the one that it names.
 	Template
 )
 
@@ -66,6 +72,8 @@ type Task struct {
 	Input        []byte
 	WorkflowSlug string
 	Source       Source
+	// Definition is the text of a workflow of the task's own, or empty.
+	Definition string
 	// RunID is the run whose claim was confirmed last.
 	RunID           string
 	EstimatedTokens int64
@@ -99,7 +107,54 @@ func NewTask(namespace string, in Task, now time.Time) (Task, error) {
 			return Task{}, err
 		}
 	}
+	if err := t.SettleSource(TaskFields()); err != nil {
+		return Task{}, err
+	}
 	return t, nil
+}
+
+// SettleSource makes the source fit after these fields were taken. A workflow and a definition take each
+// other's place. A source that was not given is worked out; one that does not fit is refused.
+func (t *Task) SettleSource(fields []string) error {
+	named, brought := slices.Contains(fields, "workflow_slug"), slices.Contains(fields, "definition")
+	given := slices.Contains(fields, "workflow_source") && t.Source != 0
+	switch {
+	case !named && !brought && !slices.Contains(fields, "workflow_source"):
+		return nil
+	case named && !brought:
+		t.Definition = ""
+	case brought && !named:
+		t.WorkflowSlug = ""
+	}
+	if !given {
+		switch {
+		case t.Definition != "" && t.WorkflowSlug != "":
+			t.Source = Template
+		case t.WorkflowSlug != "":
+			t.Source = Existing
+		default:
+			t.Source = Inline
+		}
+		return nil
+	}
+	bad := func(what, hint string) error {
+		return errs.New(errs.InvalidArgument, ReasonSourceMismatch, "%s", what).Violate("task.workflow_source", ReasonSourceMismatch, what).Hint(hint)
+	}
+	switch t.Source {
+	case Inline:
+		if t.WorkflowSlug != "" {
+			return bad("an inline task names no workflow of the catalog, and this one names "+t.WorkflowSlug, "leave workflow_slug out, or say existing or created")
+		}
+	case Existing, Created:
+		if t.WorkflowSlug == "" || t.Definition != "" {
+			return bad("an existing or created workflow is one of the catalog", "name it by workflow_slug, without a definition")
+		}
+	case Template:
+		if t.WorkflowSlug == "" || t.Definition == "" {
+			return bad("a template is a workflow of the catalog with changes", "give a definition with based_on and patches")
+		}
+	}
+	return nil
 }
 
 // Etag is the quoted revision.
@@ -149,7 +204,7 @@ func TaskFields() []string {
 	return []string{
 		"title", "description", "tags", "priority", "depends_on", "requirements", "workflow_slug", "workflow_source",
 		"estimated_tokens", "max_retries", "result_summary", "error_message", "notes", "created_by_node_id", "labels",
-		"dependency_policy", "input",
+		"dependency_policy", "input", "definition",
 	}
 }
 
@@ -180,7 +235,9 @@ func (t *Task) Take(field string, from Task, now time.Time) (bool, error) {
 	case "workflow_slug":
 		t.WorkflowSlug = from.WorkflowSlug
 	case "workflow_source":
-		t.Source = max(from.Source, Inline)
+		t.Source = from.Source
+	case "definition":
+		t.Definition = from.Definition
 	case "estimated_tokens":
 		t.EstimatedTokens = from.EstimatedTokens
 	case "max_retries":

@@ -65,7 +65,7 @@ func checkInput(raw []byte) error {
 func taskFrom(p *registryv1.Task) (epic.Task, error) {
 	t := epic.Task{
 		EpicID: p.GetEpicId(), Title: p.GetTitle(), Description: p.GetDescription(), Tags: p.GetTags(), DependsOn: p.GetDependsOn(),
-		Requirements: p.GetRequirements().GetJson(), Input: p.GetInput().GetJson(), WorkflowSlug: p.GetWorkflowSlug(), EstimatedTokens: p.GetEstimatedTokens(),
+		Requirements: p.GetRequirements().GetJson(), Input: p.GetInput().GetJson(), WorkflowSlug: p.GetWorkflowSlug(), Definition: p.GetDefinition(), EstimatedTokens: p.GetEstimatedTokens(),
 		MaxRetries: p.GetMaxRetries(), ResultSummary: p.GetResultSummary(), ErrorMessage: p.GetErrorMessage(),
 		CreatedByNode: p.GetCreatedByNodeId(), Labels: p.GetLabels(),
 	}
@@ -105,7 +105,7 @@ func taskTo(t epic.Task) *registryv1.Task {
 		RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, ResultSummary: t.ResultSummary, ErrorMessage: t.ErrorMessage,
 		CreatedByNodeId: t.CreatedByNode, Labels: t.Labels, CreateTime: stamp(t.CreateTime), UpdateTime: stamp(t.UpdateTime), Principal: t.Principal,
 		StartTime: stamp(t.StartTime), EndTime: stamp(t.EndTime), Etag: t.Etag(),
-		DependencyPolicy: registryv1.DependencyPolicy(t.DependencyPolicy), BlockedBy: t.BlockedBy,
+		DependencyPolicy: registryv1.DependencyPolicy(t.DependencyPolicy), BlockedBy: t.BlockedBy, Definition: t.Definition,
 	}
 	if t.EndedBy != "" {
 		p.BlockedBy = []string{t.EndedBy}

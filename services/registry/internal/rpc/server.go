@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -17,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
+	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -26,12 +28,15 @@ import (
 type Server struct {
 	registryv1.UnimplementedRegistryServiceServer
 	accounts *accounting.Accounts
+	catalog  *cataloging.Catalog
 }
 
 var _ registryv1.RegistryServiceServer = (*Server)(nil)
 
-// New returns a server of these use cases.
-func New(b *accounting.Accounts) *Server { return &Server{accounts: b} }
+// New returns a server of these use cases. The catalog compiles the definitions of tasks.
+func New(b *accounting.Accounts, c *cataloging.Catalog) *Server {
+	return &Server{accounts: b, catalog: c}
+}
 
 // CreateEpic implements registryv1.RegistryServiceServer.
 func (s *Server) CreateEpic(ctx context.Context, req *registryv1.CreateEpicRequest) (*registryv1.Epic, error) {
@@ -106,6 +111,14 @@ func (s *Server) CreateTask(ctx context.Context, req *registryv1.CreateTaskReque
 	if in.EpicID == "" {
 		return nil, invalid("task.epic_id", "EPIC_ID_REQUIRED", "a task needs an epic")
 	}
+	if in.Definition != "" {
+		if t, served, err := s.accounts.ServedTask(ctx, grpckit.Namespace(ctx), "CreateTask", o); served || err != nil {
+			return taskReply(t, err)
+		}
+		if _, err := s.attach(ctx, o, &in, nil); err != nil {
+			return nil, err
+		}
+	}
 	return taskReply(s.accounts.CreateTask(ctx, grpckit.Namespace(ctx), o, in))
 }
 
@@ -132,6 +145,9 @@ func (s *Server) ListTasks(ctx context.Context, req *registryv1.ListTasksRequest
 		return nil, err
 	}
 	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(t epic.Task) page.Cursor { return page.Cursor{CreateTime: t.CreateTime, ID: t.ID} })
+	for i := range rows {
+		rows[i].Definition = "" // a page of them would be large
+	}
 	return &registryv1.ListTasksResponse{Tasks: each(rows, taskTo), NextPageToken: next}, nil
 }
 
@@ -144,6 +160,14 @@ func (s *Server) UpdateTask(ctx context.Context, req *registryv1.UpdateTaskReque
 	fields, err := fieldmask.Fields("task", req.GetTask(), req.GetUpdateMask(), epic.TaskFields())
 	if err != nil {
 		return nil, err
+	}
+	if in.Definition != "" && slices.Contains(fields, "definition") {
+		if t, served, err := s.accounts.ServedTask(ctx, grpckit.Namespace(ctx), "UpdateTask", o); served || err != nil {
+			return taskReply(t, err)
+		}
+		if fields, err = s.attach(ctx, o, &in, fields); err != nil {
+			return nil, err
+		}
 	}
 	c := accounting.Change{Once: o, Etag: req.GetTask().GetEtag()}
 	return taskReply(s.accounts.UpdateTask(ctx, grpckit.Namespace(ctx), req.GetTask().GetId(), c, in, fields))

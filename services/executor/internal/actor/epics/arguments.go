@@ -32,6 +32,8 @@ type arguments struct {
 	Reason       string          `json:"reason"`
 	Workflow     *string         `json:"workflow_slug"`
 	Source       *string         `json:"workflow_source"`
+	Input        json.RawMessage `json:"input"`
+	Policy       *string         `json:"dependency_policy"`
 	Estimated    int64           `json:"estimated_tokens"`
 	Retries      *int32          `json:"max_retries"`
 	Limit        *int            `json:"limit"`
@@ -139,12 +141,12 @@ func (f *faults) budget(a *arguments) (tokens, nano *int64) {
 	return a.Tokens, &n
 }
 
-// requirements are a JSON object, given as such or as a text.
-func (f *faults) requirements(raw json.RawMessage) json.RawMessage {
+// object is a JSON object, given as such or as a text.
+func (f *faults) object(name string, raw json.RawMessage, most int) json.RawMessage {
 	var text string
 	switch {
-	case len(raw) > 6*maxRequirements:
-		f.add("requirements have more than %d bytes", maxRequirements)
+	case len(raw) > 6*most:
+		f.add("%s: more than %d bytes", name, most)
 		return nil
 	case len(raw) == 0 || string(raw) == "null":
 		return nil
@@ -155,12 +157,12 @@ func (f *faults) requirements(raw json.RawMessage) json.RawMessage {
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
-		f.add("requirements must be an object, or its JSON as a text")
+		f.add("%s must be an object, or its JSON as a text", name)
 		return nil
 	}
 	var out bytes.Buffer
-	if json.Compact(&out, raw) != nil || out.Len() > maxRequirements {
-		f.add("requirements have more than %d bytes", maxRequirements)
+	if json.Compact(&out, raw) != nil || out.Len() > most {
+		f.add("%s: more than %d bytes", name, most)
 		return nil
 	}
 	return out.Bytes()

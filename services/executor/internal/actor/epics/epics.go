@@ -15,8 +15,8 @@ import (
 const (
 	// maxTitle, maxText, maxTag and maxSlug bound texts, in bytes; maxTags and maxDepends bound lists.
 	maxTitle, maxText, maxTag, maxSlug, maxTags, maxDepends = 512, 16 << 10, 128, 256, 20, 100
-	// maxRequirements bounds the requirements of a task in bytes, and maxID an id.
-	maxRequirements, maxID = 16 << 10, 64
+	// maxRequirements and maxInput bound the requirements and the input of a task in bytes, and maxID an id.
+	maxRequirements, maxInput, maxID = 16 << 10, 64 << 10, 64
 	// maxFound is how many epics or tasks are told at most. maxTold and maxTitleTold bound their texts.
 	maxFound, maxTold, maxTitleTold = 100, 300, 200
 	// maxPages is how many pages are read for one answer.
@@ -39,11 +39,13 @@ type Epic struct {
 
 // Task is a task as an actor makes, changes and tells it.
 type Task struct {
-	ID, EpicID, Title, Description, Status, Result, Error, Note, Workflow, Source, RunID, Node string
-	Tags, DependsOn, BlockedBy                                                                 []string
-	Priority                                                                                   int
+	ID, EpicID, Title, Description, Status, Result, Error, Note, Workflow, Source, RunID, Node, Policy string
+	Tags, DependsOn, BlockedBy                                                                         []string
+	Priority                                                                                           int
 	// Requirements is a JSON object, or empty.
-	Requirements                json.RawMessage
+	Requirements json.RawMessage
+	// Input is a JSON object, or empty.
+	Input                       json.RawMessage
 	EstimatedTokens             int64
 	MaxRetries, RetryCount      int32
 	ActualTokens, ActualNanoUSD int64
@@ -100,6 +102,9 @@ func TaskStates() []string {
 // Sources are the words for where the workflow of a task came from, in the order of their numbers.
 func Sources() []string { return []string{"inline", "existing", "created", "template"} }
 
+// Policies are the words for what becomes of a task that waits in vain, in the order of their numbers.
+func Policies() []string { return []string{"block", "skip", "fail"} }
+
 const running, cancelled = "running", "cancelled"
 
 // Properties of the schemas.
@@ -108,8 +113,11 @@ const (
 	priorityProperty = `"priority": {"type": "integer", "minimum": 1, "maximum": 4, "description": "1 critical, 2 high, 3 medium, 4 low."}`
 	budgetProperties = `"budget_tokens": {"type": "integer", "minimum": 0, "description": "How many tokens may be spent; no bound when absent."},
     "budget_usd": {"type": "number", "minimum": 0, "description": "How many dollars may be spent; no bound when absent."}`
-	epicProperty = `"epic_id": {"type": "string", "maxLength": 64, "description": "The id of the epic, ep_…"}`
-	taskProperty = `"task_id": {"type": "string", "maxLength": 64, "description": "The id of the task, tk_…"}`
+	epicProperty    = `"epic_id": {"type": "string", "maxLength": 64, "description": "The id of the epic, ep_…"}`
+	inputProperty   = `"input": {"description": "Inputs of the workflow that does it, as an object or its JSON as a text. The workflow is told title, description, task_id and epic_id besides."}`
+	policyProperty  = `"dependency_policy": {"type": "string", "description": "What becomes of it when a task that it depends on has failed or was cancelled: block (it waits), skip (it is cancelled) or fail; as the epic says when absent."}`
+	dependsProperty = `"depends_on": {"description": "Ids of tasks of the same epic that come first: a list, or ids with commas between them."}`
+	taskProperty    = `"task_id": {"type": "string", "maxLength": 64, "description": "The id of the task, tk_…"}`
 )
 
 func schema(required, properties string) string {
@@ -153,18 +161,18 @@ func Specs(r Registry) []actor.Spec {
     "status": {"type": "string", "description": "Only epics of this status, such as completed."}, "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 10 when absent."}`), searchEpics),
 		spec("task_create", workgraph.Idempotent, "Adds a task to an epic. It is blocked until the tasks that it depends on are completed. Answers its task_id.",
 			schema(`"epic_id", "title"`, epicProperty+`, "title": {"type": "string", "maxLength": 512, "description": "What is to be done, in few words."}, "description": {"type": "string"}, `+tagsProperty+`,
-    "depends_on": {"description": "Ids of tasks of the same epic that come first: a list, or ids with commas between them."}, `+priorityProperty+`,
+    `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, `+priorityProperty+`,
     "requirements": {"description": "What a workflow must offer to do it, as an object or its JSON as a text: triggers, node_types, tools, tags, description, model_capability."},
     "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that is to do it."},
     "estimated_tokens": {"type": "integer", "minimum": 0}, "max_retries": {"type": "integer", "minimum": 0, "maximum": 100, "description": "How often it may be tried again; 2 when absent."}`), createTask),
 		spec("task_list", workgraph.Pure, "Lists tasks, oldest first, by epic, status and tags.",
 			schema(``, epicProperty+`, "status": {"type": "string", "description": "pending, blocked, running, completed, failed or cancelled."}, `+tagsProperty+`,
     "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}, "page_token": {"type": "string", "maxLength": 2048, "description": "The next_page_token of the answer before."}`), listTasks),
-		spec("task_update", workgraph.Idempotent, "Changes a task: its status (pending to try it again, running, completed, failed, cancelled), texts, priority and workflow, or adds a note. Work that is done without a run begins with running, from when on it is booked on the task, and ends with completed and a result_summary.",
+		spec("task_update", workgraph.Idempotent, "Changes a task: its status (pending to try it again, running, completed, failed, cancelled), texts, priority, workflow, input and what it waits for, or adds a note. Work that is done without a run begins with running, from when on it is booked on the task, and ends with completed and a result_summary.",
 			schema(`"task_id"`, taskProperty+`, "status": {"type": "string", "description": "Where it goes: pending, running, completed, failed or cancelled."}, "title": {"type": "string", "maxLength": 512},
     "description": {"type": "string"}, `+priorityProperty+`, "result_summary": {"type": "string", "description": "What came of it."}, "error_message": {"type": "string", "description": "What went wrong."},
-    "notes": {"type": "string", "description": "A remark to add."}, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that does it."},
-    "workflow_source": {"type": "string", "enum": ["inline", "existing", "created", "template"], "description": "Where that workflow came from."}`), updateTask),
+    "notes": {"type": "string", "description": "A remark to add."}, `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that does it."},
+    "workflow_source": {"type": "string", "enum": ["inline", "existing", "created"], "description": "Where that workflow comes from: existing, or created for the task; inline is done without one."}`), updateTask),
 		spec("task_cancel", workgraph.Idempotent, "Cancels a task, and the run that works on it.",
 			schema(`"task_id"`, taskProperty+`, "reason": {"type": "string", "description": "Why."}`), cancelTask),
 	}

@@ -123,6 +123,15 @@ func TestCreate(t *testing.T) {
 			require.Equal(t, []any{int32(-1), "existing"}, []any{k.task.MaxRetries, k.task.Source})
 		}
 	})
+	t.Run("Task/TakesInputAndPolicy", func(t *testing.T) {
+		t.Parallel()
+		for _, form := range []string{`{"to": "all"}`, `"{\"to\": \"all\"}"`} {
+			k := &kept{}
+			actortest.Value(t, spec(t, k, "task_create"), `{"epic_id": "ep_1", "title": "Hook", "input": `+form+`, "dependency_policy": "Skip"}`)
+			require.JSONEq(t, `{"to":"all"}`, string(k.task.Input))
+			require.Equal(t, "skip", k.task.Policy)
+		}
+	})
 	t.Run("Key/IsThatOfTheEffect", func(t *testing.T) {
 		t.Parallel()
 		k := &kept{}
@@ -149,6 +158,9 @@ func TestRefusals(t *testing.T) {
 		"Nothing":         {"epic_update", `{"epic_id": "ep_1"}`, "there is nothing to change"},
 		"NoID":            {"epic_status", `{}`, "epic_id is missing"},
 		"OtherID":         {"epic_status", `{"epic_id": "tk_1"}`, "begins with ep_"},
+		"Input":           {"task_create", `{"epic_id": "ep_1", "title": "x", "input": [1]}`, "input must be an object"},
+		"InputTooLarge":   {"task_create", `{"epic_id": "ep_1", "title": "x", "input": {"a": "` + strings.Repeat("x", 70<<10) + `"}}`, "input: more than 65536 bytes"},
+		"Policy":          {"task_create", `{"epic_id": "ep_1", "title": "x", "dependency_policy": "wait"}`, "Must be one of: block, fail, skip"},
 		"Requirements":    {"task_create", `{"epic_id": "ep_1", "title": "x", "requirements": "[1]"}`, "requirements must be an object"},
 		"TaskStatus":      {"task_update", `{"task_id": "tk_1", "status": "started"}`, "Must be one of: blocked, cancelled, completed, failed, pending, running"},
 		"Retries":         {"task_create", `{"epic_id": "ep_1", "title": "x", "max_retries": 101}`, "max_retries"},
@@ -201,6 +213,15 @@ func TestUpdate(t *testing.T) {
 		require.Equal(t, []string{"workflow_slug", "workflow_source"}, k.fields)
 		require.Len(t, k.requests, 2)
 		require.NotEqual(t, k.requests[0], k.requests[1])
+	})
+	t.Run("Task/TakesInputDependenciesAndPolicy", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "input": {"to": "all"}, "depends_on": "tk_2,tk_3", "dependency_policy": "fail"}`)
+		require.Equal(t, []string{"input", "depends_on", "dependency_policy"}, k.fields)
+		require.Equal(t, []any{[]string{"tk_2", "tk_3"}, "fail", `{"to":"all"}`}, []any{k.task.DependsOn, k.task.Policy, string(k.task.Input)})
+		actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "depends_on": [], "input": null}`)
+		require.Equal(t, []string{"depends_on"}, k.fields, "an empty list takes them away")
 	})
 	t.Run("Epic/RefusedMoveTellsWhatIsChanged", func(t *testing.T) {
 		t.Parallel()

@@ -2,6 +2,7 @@ package epics
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -19,10 +20,13 @@ func createTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	t := Task{
 		EpicID: f.id("epic_id", a.EpicID, "ep_"), Title: strings.TrimSpace(f.text("title", a.Title, maxTitle)), Description: f.text("description", a.Description, maxText),
 		Tags: f.list("tags", a.Tags, maxTags, maxTag), DependsOn: f.list("depends_on", a.DependsOn, maxDepends, maxID), Priority: f.priority(a.Priority),
-		Requirements: f.requirements(a.Requirements), Workflow: f.text("workflow_slug", a.Workflow, maxSlug), EstimatedTokens: a.Estimated, Node: errs.Clip(call.Node, maxTitleTold),
+		Requirements: f.object("requirements", a.Requirements, maxRequirements), Input: f.object("input", a.Input, maxInput), Workflow: f.text("workflow_slug", a.Workflow, maxSlug), EstimatedTokens: a.Estimated, Node: errs.Clip(call.Node, maxTitleTold),
 	}
 	if t.Workflow != "" {
 		t.Source = "existing"
+	}
+	if a.Policy != nil {
+		t.Policy = f.word("dependency_policy", *a.Policy, Policies())
 	}
 	if t.Title == "" && len(f) == 0 {
 		f.add("title is missing")
@@ -143,12 +147,17 @@ func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if a.Source != nil {
 		t.Source = f.word("workflow_source", *a.Source, Sources())
 	}
+	if a.Policy != nil {
+		t.Policy = f.word("dependency_policy", *a.Policy, Policies())
+	}
+	t.Input, t.DependsOn = f.object("input", a.Input, maxInput), f.list("depends_on", a.DependsOn, maxDepends, maxID)
 	moves := t.Status != ""
 	fields := fieldsOf(field{"title", a.Title != nil}, field{"description", a.Description != nil}, field{"priority", a.Priority != nil}, field{"workflow_slug", a.Workflow != nil},
+		field{"input", given(a.Input)}, field{"depends_on", given(a.DependsOn)}, field{"dependency_policy", t.Policy != ""},
 		field{"workflow_source", t.Source != ""}, field{"result_summary", a.Result != nil && (!moves || t.Result == "")}, field{"error_message", a.Error != nil && (!moves || t.Error == "")},
 		field{"notes", t.Note != "" && !moves})
 	if len(f) == 0 && len(fields) == 0 && !moves {
-		f.add("there is nothing to change: give status, title, description, priority, workflow_slug, result_summary, error_message or notes")
+		f.add("there is nothing to change: give status, title, description, priority, workflow_slug, input, depends_on, dependency_policy, result_summary, error_message or notes")
 	}
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
@@ -170,6 +179,9 @@ func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	}
 	return paidBy(p, answer)
 }
+
+// given reports whether an argument was there, and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 func cancelTask(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
 	var a arguments

@@ -292,7 +292,7 @@ func (t tx) changedEvents(ctx context.Context, namespace string, some []changed)
 
 // briefColumns are taskColumns without what is in the bodies of tasks.
 func briefColumns() string {
-	return strings.NewReplacer(` description,`, ` '',`, ` requirements,`, ` NULL,`, ` result_summary,`, ` '',`, `error_message,`, `'',`, ` notes,`, ` '[]',`, `ended_by, input`, `ended_by, NULL`).
+	return strings.NewReplacer(` description,`, ` '',`, ` requirements,`, ` NULL,`, ` result_summary,`, ` '',`, `error_message,`, `'',`, ` notes,`, ` '[]',`, `ended_by, input, definition`, `ended_by, NULL, ''`).
 		Replace(taskColumns)
 }
 

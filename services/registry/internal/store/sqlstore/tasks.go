@@ -16,7 +16,7 @@ import (
 const taskColumns = `t.namespace, t.id, epic_id, title, description, tags, state, priority, depends_on, requirements, workflow_slug,
 	workflow_source, run_id, estimated_tokens, ` + totalColumns + `, duration_us, retry_count, max_retries, result_summary,
 	error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision, principal,
-	dependency_policy, ended_by, input`
+	dependency_policy, ended_by, input, definition`
 
 // bodies joins the bodies of the tasks t, which are looked up one by one.
 func (t tx) bodies() string {
@@ -33,7 +33,7 @@ func scanTask(row dbkit.Scanner) (epic.Task, error) {
 	}, totalsInto(&v.Actual)...)
 	if err := row.Scan(append(into, &micros, &v.RetryCount, &v.MaxRetries, &v.ResultSummary, &v.ErrorMessage, &notes,
 		&v.CreatedByNode, &labels, dbkit.At(&v.CreateTime), dbkit.At(&v.UpdateTime), dbkit.At(&v.StartTime), dbkit.At(&v.EndTime),
-		&v.Revision, &v.Principal, &v.DependencyPolicy, &v.EndedBy, &v.Input)...); err != nil {
+		&v.Revision, &v.Principal, &v.DependencyPolicy, &v.EndedBy, &v.Input, &v.Definition)...); err != nil {
 		return epic.Task{}, err
 	}
 	if err := decode(notes, &v.Notes); err != nil {
@@ -133,11 +133,11 @@ func (t tx) putTask(ctx context.Context, v epic.Task, stmts ...dbkit.Stmt) error
 		}
 	}
 	stmts = append(stmts, dbkit.Stmt{
-		Query: `INSERT INTO task_bodies (namespace, id, description, requirements, result_summary, error_message, notes, input)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (namespace, id) DO UPDATE SET description = excluded.description,
+		Query: `INSERT INTO task_bodies (namespace, id, description, requirements, result_summary, error_message, notes, input, definition)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (namespace, id) DO UPDATE SET description = excluded.description,
 			requirements = excluded.requirements, result_summary = excluded.result_summary,
-			error_message = excluded.error_message, notes = excluded.notes, input = excluded.input`,
-		Args: []any{v.Namespace, v.ID, v.Description, v.Requirements, v.ResultSummary, v.ErrorMessage, notes, v.Input},
+			error_message = excluded.error_message, notes = excluded.notes, input = excluded.input, definition = excluded.definition`,
+		Args: []any{v.Namespace, v.ID, v.Description, v.Requirements, v.ResultSummary, v.ErrorMessage, notes, v.Input, v.Definition},
 	})
 	if len(v.DependsOn) > 0 {
 		stmts = append(stmts, dbkit.Stmt{

@@ -22,7 +22,7 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 			at := time.Date(2020, 2, 3, 4, 5, 6, 789_000, time.UTC)
 			made, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{
 				EpicID: e.ID, Title: "t", Description: "d", Tags: []string{"x"}, Priority: epic.Critical, DependsOn: []string{dep.ID, dep.ID},
-				Requirements: []byte(`{"n": 9007199254740993}`), WorkflowSlug: "w", Source: epic.Template, EstimatedTokens: 1 << 60,
+				Requirements: []byte(`{"n": 9007199254740993}`), WorkflowSlug: "w@1", Source: epic.Template, Definition: "name: höre\n", EstimatedTokens: 1 << 60,
 				MaxRetries: -1, ResultSummary: "r", ErrorMessage: "e", Notes: []epic.Note{{Time: at, Author: "me", Text: "höre"}},
 				CreatedByNode: "n", Labels: map[string]string{"k": "v"},
 			})

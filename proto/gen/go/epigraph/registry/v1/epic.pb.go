@@ -287,19 +287,22 @@ func (TaskState) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{3}
 }
 
-// WorkflowSource says where a task's workflow came from.
+// WorkflowSource says where a task's workflow comes from. What does not fit the task is refused with
+// WORKFLOW_SOURCE_MISMATCH.
 type WorkflowSource int32
 
 const (
-	// INLINE.
+	// Of a task with a `definition` INLINE or TEMPLATE, with a `workflow_slug` EXISTING, else INLINE.
 	WorkflowSource_WORKFLOW_SOURCE_UNSPECIFIED WorkflowSource = 0
-	// Made for this task alone.
+	// The task names no workflow of the catalog. With a `definition` a run of that works on it. Else the agent
+	// does it itself, or an epic that runs by itself starts what meets `requirements`, or its own workflow.
 	WorkflowSource_WORKFLOW_SOURCE_INLINE WorkflowSource = 1
-	// It was there.
+	// `workflow_slug` names a workflow that was there.
 	WorkflowSource_WORKFLOW_SOURCE_EXISTING WorkflowSource = 2
-	// It was created for the task and kept.
+	// `workflow_slug` names a workflow that was created for the task, and is kept.
 	WorkflowSource_WORKFLOW_SOURCE_CREATED WorkflowSource = 3
-	// It was made from a template.
+	// A workflow of the catalog with changes for this task alone: `definition` was given as a fork, with
+	// `based_on` and `patches`. `workflow_slug` names the version that it is based on.
 	WorkflowSource_WORKFLOW_SOURCE_TEMPLATE WorkflowSource = 4
 )
 
@@ -758,7 +761,7 @@ type Task struct {
 	Requirements *v1.Payload `protobuf:"bytes,10,opt,name=requirements,proto3" json:"requirements,omitempty"`
 	// The workflow that works on it.
 	WorkflowSlug string `protobuf:"bytes,11,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
-	// Where that workflow came from.
+	// Where that workflow comes from. An update of `workflow_slug` or `definition` without it sets it anew.
 	WorkflowSource WorkflowSource `protobuf:"varint,12,opt,name=workflow_source,json=workflowSource,proto3,enum=epigraph.registry.v1.WorkflowSource" json:"workflow_source,omitempty"`
 	// The run that works on it, or last did, once its claim was confirmed. Output only.
 	RunId string `protobuf:"bytes,13,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
@@ -811,7 +814,12 @@ type Task struct {
 	BlockedBy []string `protobuf:"bytes,35,rep,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	// The inputs of its workflow, a JSON object, when its epic runs by itself. The workflow is told `title`,
 	// `description`, `input` (both), `task_id` and `epic_id` besides.
-	Input         *v1.Payload `protobuf:"bytes,36,opt,name=input,proto3" json:"input,omitempty"`
+	Input *v1.Payload `protobuf:"bytes,36,opt,name=input,proto3" json:"input,omitempty"`
+	// A workflow of the task's own, which is kept with it and not in the catalog: a definition of steps, YAML or
+	// JSON, or a graph as JSON. It is compiled when it is given, and its faults are told as those of a workflow.
+	// A fork, with `based_on` and `patches`, is applied then: this is what came of it. An update of it takes
+	// `workflow_slug` away, and the other way round. Lists leave it out.
+	Definition    string `protobuf:"bytes,37,opt,name=definition,proto3" json:"definition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,6 +1106,13 @@ func (x *Task) GetInput() *v1.Payload {
 	return nil
 }
 
+func (x *Task) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
 var File_epigraph_registry_v1_epic_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
@@ -1147,7 +1162,7 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12 \n" +
 	"\x06author\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06author\x12\x1d\n" +
 	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\x12&\n" +
-	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\xad\x0e\n" +
+	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\xd8\x0e\n" +
 	"\x04Task\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x12 \n" +
@@ -1192,7 +1207,10 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\x11dependency_policy\x18\" \x01(\x0e2&.epigraph.registry.v1.DependencyPolicyR\x10dependencyPolicy\x12-\n" +
 	"\n" +
 	"blocked_by\x18# \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x14\"\x04r\x02\x18@R\tblockedBy\x120\n" +
-	"\x05input\x18$ \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05input\x1a9\n" +
+	"\x05input\x18$ \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05input\x12)\n" +
+	"\n" +
+	"definition\x18% \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\n" +
+	"definition\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x8a\x01\n" +

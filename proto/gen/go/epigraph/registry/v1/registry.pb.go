@@ -914,6 +914,389 @@ func (x *TransitionEpicRequest) GetRequestId() string {
 	return ""
 }
 
+// ForecastEpicRequest says of which epic a forecast is wanted.
+type ForecastEpicRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epic.
+	EpicId string `protobuf:"bytes,1,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// How many of its tasks are worked on at once. With 0 it is the limit of the epic, 4 if it has none.
+	Parallel int32 `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"`
+	// The workflow of tasks that name neither one nor requirements; empty is that of the epic.
+	WorkflowSlug  string `protobuf:"bytes,3,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastEpicRequest) Reset() {
+	*x = ForecastEpicRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastEpicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastEpicRequest) ProtoMessage() {}
+
+func (x *ForecastEpicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastEpicRequest.ProtoReflect.Descriptor instead.
+func (*ForecastEpicRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ForecastEpicRequest) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *ForecastEpicRequest) GetParallel() int32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
+}
+
+func (x *ForecastEpicRequest) GetWorkflowSlug() string {
+	if x != nil {
+		return x.WorkflowSlug
+	}
+	return ""
+}
+
+// EpicForecast tells what is left to do of an epic. What is not known is absent, and notes say why.
+type EpicForecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epic.
+	EpicId string `protobuf:"bytes,1,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// The tasks that have not ended.
+	Tasks int32 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// How many are worked on at once.
+	Parallel int32 `protobuf:"varint,3,opt,name=parallel,proto3" json:"parallel,omitempty"`
+	// The cost in nano-USD, the sum of the tasks.
+	CostNanoUsd *EpicForecastAmount `protobuf:"bytes,4,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
+	// Input and output tokens, the sum of the tasks.
+	Tokens *EpicForecastAmount `protobuf:"bytes,5,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// The time in milliseconds, if a task starts as soon as those that it depends on have ended and there is room.
+	DurationMs *EpicForecastAmount `protobuf:"bytes,6,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// The time in milliseconds of the longest chain of tasks that depend on each other: no limit makes it shorter.
+	CriticalPathMs *EpicForecastAmount `protobuf:"bytes,7,opt,name=critical_path_ms,json=criticalPathMs,proto3" json:"critical_path_ms,omitempty"`
+	// The first 1,000 tasks, in the order of their creation.
+	TaskForecasts []*TaskForecast `protobuf:"bytes,8,rep,name=task_forecasts,json=taskForecasts,proto3" json:"task_forecasts,omitempty"`
+	// What the numbers are made of and what they leave out, a sentence each.
+	Notes         []string `protobuf:"bytes,9,rep,name=notes,proto3" json:"notes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EpicForecast) Reset() {
+	*x = EpicForecast{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EpicForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EpicForecast) ProtoMessage() {}
+
+func (x *EpicForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EpicForecast.ProtoReflect.Descriptor instead.
+func (*EpicForecast) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *EpicForecast) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *EpicForecast) GetTasks() int32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *EpicForecast) GetParallel() int32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
+}
+
+func (x *EpicForecast) GetCostNanoUsd() *EpicForecastAmount {
+	if x != nil {
+		return x.CostNanoUsd
+	}
+	return nil
+}
+
+func (x *EpicForecast) GetTokens() *EpicForecastAmount {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *EpicForecast) GetDurationMs() *EpicForecastAmount {
+	if x != nil {
+		return x.DurationMs
+	}
+	return nil
+}
+
+func (x *EpicForecast) GetCriticalPathMs() *EpicForecastAmount {
+	if x != nil {
+		return x.CriticalPathMs
+	}
+	return nil
+}
+
+func (x *EpicForecast) GetTaskForecasts() []*TaskForecast {
+	if x != nil {
+		return x.TaskForecasts
+	}
+	return nil
+}
+
+func (x *EpicForecast) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+// EpicForecastAmount is what is known of one amount of an epic.
+type EpicForecastAmount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made of the p50 of all tasks; absent if that of one is not known.
+	P50 *int64 `protobuf:"varint,1,opt,name=p50,proto3,oneof" json:"p50,omitempty"`
+	// Made of the p90 of all tasks, which is more than nine of ten such epics need; absent if that of one is not
+	// known.
+	P90 *int64 `protobuf:"varint,2,opt,name=p90,proto3,oneof" json:"p90,omitempty"`
+	// The same of the tasks that are known alone, the others counted as nothing.
+	KnownP50 int64 `protobuf:"varint,3,opt,name=known_p50,json=knownP50,proto3" json:"known_p50,omitempty"`
+	// The same of the tasks that are known alone, the others counted as nothing.
+	KnownP90 int64 `protobuf:"varint,4,opt,name=known_p90,json=knownP90,proto3" json:"known_p90,omitempty"`
+	// The tasks of which it is not known.
+	UnknownTasks int32 `protobuf:"varint,5,opt,name=unknown_tasks,json=unknownTasks,proto3" json:"unknown_tasks,omitempty"`
+	// What is left of the budget of the epic; absent if it has none.
+	BudgetLeft    *int64 `protobuf:"varint,6,opt,name=budget_left,json=budgetLeft,proto3,oneof" json:"budget_left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EpicForecastAmount) Reset() {
+	*x = EpicForecastAmount{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EpicForecastAmount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EpicForecastAmount) ProtoMessage() {}
+
+func (x *EpicForecastAmount) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EpicForecastAmount.ProtoReflect.Descriptor instead.
+func (*EpicForecastAmount) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *EpicForecastAmount) GetP50() int64 {
+	if x != nil && x.P50 != nil {
+		return *x.P50
+	}
+	return 0
+}
+
+func (x *EpicForecastAmount) GetP90() int64 {
+	if x != nil && x.P90 != nil {
+		return *x.P90
+	}
+	return 0
+}
+
+func (x *EpicForecastAmount) GetKnownP50() int64 {
+	if x != nil {
+		return x.KnownP50
+	}
+	return 0
+}
+
+func (x *EpicForecastAmount) GetKnownP90() int64 {
+	if x != nil {
+		return x.KnownP90
+	}
+	return 0
+}
+
+func (x *EpicForecastAmount) GetUnknownTasks() int32 {
+	if x != nil {
+		return x.UnknownTasks
+	}
+	return 0
+}
+
+func (x *EpicForecastAmount) GetBudgetLeft() int64 {
+	if x != nil && x.BudgetLeft != nil {
+		return *x.BudgetLeft
+	}
+	return 0
+}
+
+// TaskForecast is the forecast of one task of an epic.
+type TaskForecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Its title.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// The version that would work on it, as SLUG@VERSION; empty if none would, or a definition of its own.
+	Workflow string `protobuf:"bytes,3,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// What its forecast is made of.
+	Basis ForecastBasis `protobuf:"varint,4,opt,name=basis,proto3,enum=epigraph.registry.v1.ForecastBasis" json:"basis,omitempty"`
+	// The cost in nano-USD.
+	CostNanoUsd *ForecastAmount `protobuf:"bytes,5,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
+	// Input and output tokens.
+	Tokens *ForecastAmount `protobuf:"bytes,6,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// The time in milliseconds.
+	DurationMs *ForecastAmount `protobuf:"bytes,7,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// Why something is not known.
+	Unknown       string `protobuf:"bytes,8,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskForecast) Reset() {
+	*x = TaskForecast{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskForecast) ProtoMessage() {}
+
+func (x *TaskForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskForecast.ProtoReflect.Descriptor instead.
+func (*TaskForecast) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *TaskForecast) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *TaskForecast) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *TaskForecast) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *TaskForecast) GetBasis() ForecastBasis {
+	if x != nil {
+		return x.Basis
+	}
+	return ForecastBasis_FORECAST_BASIS_UNSPECIFIED
+}
+
+func (x *TaskForecast) GetCostNanoUsd() *ForecastAmount {
+	if x != nil {
+		return x.CostNanoUsd
+	}
+	return nil
+}
+
+func (x *TaskForecast) GetTokens() *ForecastAmount {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *TaskForecast) GetDurationMs() *ForecastAmount {
+	if x != nil {
+		return x.DurationMs
+	}
+	return nil
+}
+
+func (x *TaskForecast) GetUnknown() string {
+	if x != nil {
+		return x.Unknown
+	}
+	return ""
+}
+
 // RunEpicRequest has an epic run by itself.
 type RunEpicRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -933,7 +1316,7 @@ type RunEpicRequest struct {
 
 func (x *RunEpicRequest) Reset() {
 	*x = RunEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1328,7 @@ func (x *RunEpicRequest) String() string {
 func (*RunEpicRequest) ProtoMessage() {}
 
 func (x *RunEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1341,7 @@ func (x *RunEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEpicRequest.ProtoReflect.Descriptor instead.
 func (*RunEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunEpicRequest) GetEpicId() string {
@@ -1009,7 +1392,7 @@ type DeleteEpicRequest struct {
 
 func (x *DeleteEpicRequest) Reset() {
 	*x = DeleteEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1404,7 @@ func (x *DeleteEpicRequest) String() string {
 func (*DeleteEpicRequest) ProtoMessage() {}
 
 func (x *DeleteEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1417,7 @@ func (x *DeleteEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEpicRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeleteEpicRequest) GetEpicId() string {
@@ -1064,7 +1447,7 @@ type CreateTaskRequest struct {
 
 func (x *CreateTaskRequest) Reset() {
 	*x = CreateTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1459,7 @@ func (x *CreateTaskRequest) String() string {
 func (*CreateTaskRequest) ProtoMessage() {}
 
 func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1472,7 @@ func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTaskRequest.ProtoReflect.Descriptor instead.
 func (*CreateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CreateTaskRequest) GetTask() *Task {
@@ -1117,7 +1500,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1512,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1525,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1173,7 +1556,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1568,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1581,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListTasksRequest) GetPageSize() int32 {
@@ -1257,7 +1640,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1652,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1665,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1314,7 +1697,7 @@ type UpdateTaskRequest struct {
 
 func (x *UpdateTaskRequest) Reset() {
 	*x = UpdateTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1709,7 @@ func (x *UpdateTaskRequest) String() string {
 func (*UpdateTaskRequest) ProtoMessage() {}
 
 func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1722,7 @@ func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateTaskRequest) GetTask() *Task {
@@ -1386,7 +1769,7 @@ type TransitionTaskRequest struct {
 
 func (x *TransitionTaskRequest) Reset() {
 	*x = TransitionTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1781,7 @@ func (x *TransitionTaskRequest) String() string {
 func (*TransitionTaskRequest) ProtoMessage() {}
 
 func (x *TransitionTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1794,7 @@ func (x *TransitionTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransitionTaskRequest.ProtoReflect.Descriptor instead.
 func (*TransitionTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TransitionTaskRequest) GetTaskId() string {
@@ -1476,7 +1859,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1871,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1884,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteTaskRequest) GetTaskId() string {
@@ -1535,7 +1918,7 @@ type ClaimTaskRequest struct {
 
 func (x *ClaimTaskRequest) Reset() {
 	*x = ClaimTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1930,7 @@ func (x *ClaimTaskRequest) String() string {
 func (*ClaimTaskRequest) ProtoMessage() {}
 
 func (x *ClaimTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1943,7 @@ func (x *ClaimTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimTaskRequest.ProtoReflect.Descriptor instead.
 func (*ClaimTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClaimTaskRequest) GetTaskId() string {
@@ -1604,7 +1987,7 @@ type ClaimTaskResponse struct {
 
 func (x *ClaimTaskResponse) Reset() {
 	*x = ClaimTaskResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1999,7 @@ func (x *ClaimTaskResponse) String() string {
 func (*ClaimTaskResponse) ProtoMessage() {}
 
 func (x *ClaimTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +2012,7 @@ func (x *ClaimTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimTaskResponse.ProtoReflect.Descriptor instead.
 func (*ClaimTaskResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ClaimTaskResponse) GetTask() *Task {
@@ -1663,7 +2046,7 @@ type ConfirmClaimRequest struct {
 
 func (x *ConfirmClaimRequest) Reset() {
 	*x = ConfirmClaimRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +2058,7 @@ func (x *ConfirmClaimRequest) String() string {
 func (*ConfirmClaimRequest) ProtoMessage() {}
 
 func (x *ConfirmClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +2071,7 @@ func (x *ConfirmClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmClaimRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmClaimRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ConfirmClaimRequest) GetTaskId() string {
@@ -1742,7 +2125,7 @@ type SettleClaimRequest struct {
 
 func (x *SettleClaimRequest) Reset() {
 	*x = SettleClaimRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +2137,7 @@ func (x *SettleClaimRequest) String() string {
 func (*SettleClaimRequest) ProtoMessage() {}
 
 func (x *SettleClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +2150,7 @@ func (x *SettleClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleClaimRequest.ProtoReflect.Descriptor instead.
 func (*SettleClaimRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SettleClaimRequest) GetTaskId() string {
@@ -1847,7 +2230,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2242,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2255,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Order) GetNamespace() string {
@@ -1946,7 +2329,7 @@ type LeaseOrdersRequest struct {
 
 func (x *LeaseOrdersRequest) Reset() {
 	*x = LeaseOrdersRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2341,7 @@ func (x *LeaseOrdersRequest) String() string {
 func (*LeaseOrdersRequest) ProtoMessage() {}
 
 func (x *LeaseOrdersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2354,7 @@ func (x *LeaseOrdersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOrdersRequest.ProtoReflect.Descriptor instead.
 func (*LeaseOrdersRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaseOrdersRequest) GetMaxCount() int32 {
@@ -2006,7 +2389,7 @@ type LeaseOrdersResponse struct {
 
 func (x *LeaseOrdersResponse) Reset() {
 	*x = LeaseOrdersResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2401,7 @@ func (x *LeaseOrdersResponse) String() string {
 func (*LeaseOrdersResponse) ProtoMessage() {}
 
 func (x *LeaseOrdersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2414,7 @@ func (x *LeaseOrdersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOrdersResponse.ProtoReflect.Descriptor instead.
 func (*LeaseOrdersResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeaseOrdersResponse) GetOrders() []*Order {
@@ -2056,7 +2439,7 @@ type RefusedStart struct {
 
 func (x *RefusedStart) Reset() {
 	*x = RefusedStart{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2451,7 @@ func (x *RefusedStart) String() string {
 func (*RefusedStart) ProtoMessage() {}
 
 func (x *RefusedStart) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2464,7 @@ func (x *RefusedStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedStart.ProtoReflect.Descriptor instead.
 func (*RefusedStart) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RefusedStart) GetOrder() *Order {
@@ -2118,7 +2501,7 @@ type AcknowledgeOrdersRequest struct {
 
 func (x *AcknowledgeOrdersRequest) Reset() {
 	*x = AcknowledgeOrdersRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2513,7 @@ func (x *AcknowledgeOrdersRequest) String() string {
 func (*AcknowledgeOrdersRequest) ProtoMessage() {}
 
 func (x *AcknowledgeOrdersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2526,7 @@ func (x *AcknowledgeOrdersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeOrdersRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgeOrdersRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AcknowledgeOrdersRequest) GetOrders() []*Order {
@@ -2169,7 +2552,7 @@ type AcknowledgeOrdersResponse struct {
 
 func (x *AcknowledgeOrdersResponse) Reset() {
 	*x = AcknowledgeOrdersResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2564,7 @@ func (x *AcknowledgeOrdersResponse) String() string {
 func (*AcknowledgeOrdersResponse) ProtoMessage() {}
 
 func (x *AcknowledgeOrdersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2577,7 @@ func (x *AcknowledgeOrdersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeOrdersResponse.ProtoReflect.Descriptor instead.
 func (*AcknowledgeOrdersResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{34}
 }
 
 // RecordUsageRequest carries entries.
@@ -2208,7 +2591,7 @@ type RecordUsageRequest struct {
 
 func (x *RecordUsageRequest) Reset() {
 	*x = RecordUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2603,7 @@ func (x *RecordUsageRequest) String() string {
 func (*RecordUsageRequest) ProtoMessage() {}
 
 func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2616,7 @@ func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageRequest.ProtoReflect.Descriptor instead.
 func (*RecordUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RecordUsageRequest) GetEntries() []*UsageEntry {
@@ -2254,7 +2637,7 @@ type RecordUsageResponse struct {
 
 func (x *RecordUsageResponse) Reset() {
 	*x = RecordUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2649,7 @@ func (x *RecordUsageResponse) String() string {
 func (*RecordUsageResponse) ProtoMessage() {}
 
 func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2662,7 @@ func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageResponse.ProtoReflect.Descriptor instead.
 func (*RecordUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RecordUsageResponse) GetEntries() []*UsageEntry {
@@ -2300,7 +2683,7 @@ type PriceUsageRequest struct {
 
 func (x *PriceUsageRequest) Reset() {
 	*x = PriceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2695,7 @@ func (x *PriceUsageRequest) String() string {
 func (*PriceUsageRequest) ProtoMessage() {}
 
 func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2708,7 @@ func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageRequest.ProtoReflect.Descriptor instead.
 func (*PriceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PriceUsageRequest) GetEntries() []*UsageEntry {
@@ -2346,7 +2729,7 @@ type PriceUsageResponse struct {
 
 func (x *PriceUsageResponse) Reset() {
 	*x = PriceUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2741,7 @@ func (x *PriceUsageResponse) String() string {
 func (*PriceUsageResponse) ProtoMessage() {}
 
 func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2754,7 @@ func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageResponse.ProtoReflect.Descriptor instead.
 func (*PriceUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PriceUsageResponse) GetEntries() []*UsageEntry {
@@ -2400,7 +2783,7 @@ type ListUsageRequest struct {
 
 func (x *ListUsageRequest) Reset() {
 	*x = ListUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2795,7 @@ func (x *ListUsageRequest) String() string {
 func (*ListUsageRequest) ProtoMessage() {}
 
 func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2808,7 @@ func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageRequest.ProtoReflect.Descriptor instead.
 func (*ListUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListUsageRequest) GetPageSize() int32 {
@@ -2476,7 +2859,7 @@ type ListUsageResponse struct {
 
 func (x *ListUsageResponse) Reset() {
 	*x = ListUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2871,7 @@ func (x *ListUsageResponse) String() string {
 func (*ListUsageResponse) ProtoMessage() {}
 
 func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2884,7 @@ func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageResponse.ProtoReflect.Descriptor instead.
 func (*ListUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListUsageResponse) GetEntries() []*UsageEntry {
@@ -2527,7 +2910,7 @@ type GetNamespaceUsageRequest struct {
 
 func (x *GetNamespaceUsageRequest) Reset() {
 	*x = GetNamespaceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2922,7 @@ func (x *GetNamespaceUsageRequest) String() string {
 func (*GetNamespaceUsageRequest) ProtoMessage() {}
 
 func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2935,7 @@ func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{41}
 }
 
 // CreatePriceRequest carries a price.
@@ -2568,7 +2951,7 @@ type CreatePriceRequest struct {
 
 func (x *CreatePriceRequest) Reset() {
 	*x = CreatePriceRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2963,7 @@ func (x *CreatePriceRequest) String() string {
 func (*CreatePriceRequest) ProtoMessage() {}
 
 func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2976,7 @@ func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePriceRequest.ProtoReflect.Descriptor instead.
 func (*CreatePriceRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CreatePriceRequest) GetPrice() *Price {
@@ -2627,7 +3010,7 @@ type ListPricesRequest struct {
 
 func (x *ListPricesRequest) Reset() {
 	*x = ListPricesRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[39]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +3022,7 @@ func (x *ListPricesRequest) String() string {
 func (*ListPricesRequest) ProtoMessage() {}
 
 func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[39]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +3035,7 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListPricesRequest) GetPageSize() int32 {
@@ -2696,7 +3079,7 @@ type ListPricesResponse struct {
 
 func (x *ListPricesResponse) Reset() {
 	*x = ListPricesResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[40]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +3091,7 @@ func (x *ListPricesResponse) String() string {
 func (*ListPricesResponse) ProtoMessage() {}
 
 func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[40]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +3104,7 @@ func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
 func (*ListPricesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListPricesResponse) GetPrices() []*Price {
@@ -2757,7 +3140,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[41]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +3152,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[41]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +3165,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListEventsRequest) GetAfter() int64 {
@@ -2835,7 +3218,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[42]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +3230,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[42]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3243,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{42}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListEventsResponse) GetEvents() []*FeedEvent {
@@ -2902,7 +3285,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[43]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3297,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[43]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3310,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{43}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchEventsRequest) GetAfter() int64 {
@@ -2962,7 +3345,7 @@ var File_epigraph_registry_v1_registry_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a\x1fepigraph/registry/v1/feed.proto\x1a!epigraph/registry/v1/ledger.proto\x1a!epigraph/registry/v1/report.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
+	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a\x1fepigraph/registry/v1/feed.proto\x1a!epigraph/registry/v1/ledger.proto\x1a!epigraph/registry/v1/report.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
 	"\x11CreateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12'\n" +
 	"\n" +
@@ -3030,7 +3413,43 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x0eresult_summary\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\rresultSummary\x12\x1c\n" +
 	"\x04etag\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xd1\x01\n" +
+	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x8f\x01\n" +
+	"\x13ForecastEpicRequest\x12\"\n" +
+	"\aepic_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06epicId\x12%\n" +
+	"\bparallel\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18@(\x00R\bparallel\x12-\n" +
+	"\rworkflow_slug\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fworkflowSlug\"\xe9\x03\n" +
+	"\fEpicForecast\x12\x17\n" +
+	"\aepic_id\x18\x01 \x01(\tR\x06epicId\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x05R\x05tasks\x12\x1a\n" +
+	"\bparallel\x18\x03 \x01(\x05R\bparallel\x12L\n" +
+	"\rcost_nano_usd\x18\x04 \x01(\v2(.epigraph.registry.v1.EpicForecastAmountR\vcostNanoUsd\x12@\n" +
+	"\x06tokens\x18\x05 \x01(\v2(.epigraph.registry.v1.EpicForecastAmountR\x06tokens\x12I\n" +
+	"\vduration_ms\x18\x06 \x01(\v2(.epigraph.registry.v1.EpicForecastAmountR\n" +
+	"durationMs\x12R\n" +
+	"\x10critical_path_ms\x18\a \x01(\v2(.epigraph.registry.v1.EpicForecastAmountR\x0ecriticalPathMs\x12I\n" +
+	"\x0etask_forecasts\x18\b \x03(\v2\".epigraph.registry.v1.TaskForecastR\rtaskForecasts\x12\x14\n" +
+	"\x05notes\x18\t \x03(\tR\x05notes\"\xe7\x01\n" +
+	"\x12EpicForecastAmount\x12\x15\n" +
+	"\x03p50\x18\x01 \x01(\x03H\x00R\x03p50\x88\x01\x01\x12\x15\n" +
+	"\x03p90\x18\x02 \x01(\x03H\x01R\x03p90\x88\x01\x01\x12\x1b\n" +
+	"\tknown_p50\x18\x03 \x01(\x03R\bknownP50\x12\x1b\n" +
+	"\tknown_p90\x18\x04 \x01(\x03R\bknownP90\x12#\n" +
+	"\runknown_tasks\x18\x05 \x01(\x05R\funknownTasks\x12$\n" +
+	"\vbudget_left\x18\x06 \x01(\x03H\x02R\n" +
+	"budgetLeft\x88\x01\x01B\x06\n" +
+	"\x04_p50B\x06\n" +
+	"\x04_p90B\x0e\n" +
+	"\f_budget_left\"\xfd\x02\n" +
+	"\fTaskForecast\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x1a\n" +
+	"\bworkflow\x18\x03 \x01(\tR\bworkflow\x129\n" +
+	"\x05basis\x18\x04 \x01(\x0e2#.epigraph.registry.v1.ForecastBasisR\x05basis\x12H\n" +
+	"\rcost_nano_usd\x18\x05 \x01(\v2$.epigraph.registry.v1.ForecastAmountR\vcostNanoUsd\x12<\n" +
+	"\x06tokens\x18\x06 \x01(\v2$.epigraph.registry.v1.ForecastAmountR\x06tokens\x12E\n" +
+	"\vduration_ms\x18\a \x01(\v2$.epigraph.registry.v1.ForecastAmountR\n" +
+	"durationMs\x12\x18\n" +
+	"\aunknown\x18\b \x01(\tR\aunknown\"\xd1\x01\n" +
 	"\x0eRunEpicRequest\x12\"\n" +
 	"\aepic_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06epicId\x12%\n" +
 	"\bparallel\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18@(\x00R\bparallel\x12-\n" +
@@ -3180,7 +3599,7 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x11ORDER_KIND_CANCEL\x10\x01\x12\x14\n" +
 	"\x10ORDER_KIND_PAUSE\x10\x02\x12\x15\n" +
 	"\x11ORDER_KIND_RESUME\x10\x03\x12\x14\n" +
-	"\x10ORDER_KIND_START\x10\x042\xb6\x1e\n" +
+	"\x10ORDER_KIND_START\x10\x042\xbc\x1f\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -3206,7 +3625,8 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\tClaimTask\x12&.epigraph.registry.v1.ClaimTaskRequest\x1a'.epigraph.registry.v1.ClaimTaskResponse\x12U\n" +
 	"\fConfirmClaim\x12).epigraph.registry.v1.ConfirmClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12S\n" +
 	"\vSettleClaim\x12(.epigraph.registry.v1.SettleClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12o\n" +
-	"\aRunEpic\x12$.epigraph.registry.v1.RunEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/epics/{epic_id}:run\x12b\n" +
+	"\aRunEpic\x12$.epigraph.registry.v1.RunEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/epics/{epic_id}:run\x12\x83\x01\n" +
+	"\fForecastEpic\x12).epigraph.registry.v1.ForecastEpicRequest\x1a\".epigraph.registry.v1.EpicForecast\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/epics/{epic_id}:forecast\x12b\n" +
 	"\vLeaseOrders\x12(.epigraph.registry.v1.LeaseOrdersRequest\x1a).epigraph.registry.v1.LeaseOrdersResponse\x12t\n" +
 	"\x11AcknowledgeOrders\x12..epigraph.registry.v1.AcknowledgeOrdersRequest\x1a/.epigraph.registry.v1.AcknowledgeOrdersResponse\x12\x7f\n" +
 	"\vRecordUsage\x12(.epigraph.registry.v1.RecordUsageRequest\x1a).epigraph.registry.v1.RecordUsageResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/usage:record\x12{\n" +
@@ -3244,7 +3664,7 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_registry_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(OrderKind)(0),                    // 0: epigraph.registry.v1.OrderKind
 	(*CreateEpicRequest)(nil),         // 1: epigraph.registry.v1.CreateEpicRequest
@@ -3259,181 +3679,198 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*ImportNote)(nil),                // 10: epigraph.registry.v1.ImportNote
 	(*UpdateEpicRequest)(nil),         // 11: epigraph.registry.v1.UpdateEpicRequest
 	(*TransitionEpicRequest)(nil),     // 12: epigraph.registry.v1.TransitionEpicRequest
-	(*RunEpicRequest)(nil),            // 13: epigraph.registry.v1.RunEpicRequest
-	(*DeleteEpicRequest)(nil),         // 14: epigraph.registry.v1.DeleteEpicRequest
-	(*CreateTaskRequest)(nil),         // 15: epigraph.registry.v1.CreateTaskRequest
-	(*GetTaskRequest)(nil),            // 16: epigraph.registry.v1.GetTaskRequest
-	(*ListTasksRequest)(nil),          // 17: epigraph.registry.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),         // 18: epigraph.registry.v1.ListTasksResponse
-	(*UpdateTaskRequest)(nil),         // 19: epigraph.registry.v1.UpdateTaskRequest
-	(*TransitionTaskRequest)(nil),     // 20: epigraph.registry.v1.TransitionTaskRequest
-	(*DeleteTaskRequest)(nil),         // 21: epigraph.registry.v1.DeleteTaskRequest
-	(*ClaimTaskRequest)(nil),          // 22: epigraph.registry.v1.ClaimTaskRequest
-	(*ClaimTaskResponse)(nil),         // 23: epigraph.registry.v1.ClaimTaskResponse
-	(*ConfirmClaimRequest)(nil),       // 24: epigraph.registry.v1.ConfirmClaimRequest
-	(*SettleClaimRequest)(nil),        // 25: epigraph.registry.v1.SettleClaimRequest
-	(*Order)(nil),                     // 26: epigraph.registry.v1.Order
-	(*LeaseOrdersRequest)(nil),        // 27: epigraph.registry.v1.LeaseOrdersRequest
-	(*LeaseOrdersResponse)(nil),       // 28: epigraph.registry.v1.LeaseOrdersResponse
-	(*RefusedStart)(nil),              // 29: epigraph.registry.v1.RefusedStart
-	(*AcknowledgeOrdersRequest)(nil),  // 30: epigraph.registry.v1.AcknowledgeOrdersRequest
-	(*AcknowledgeOrdersResponse)(nil), // 31: epigraph.registry.v1.AcknowledgeOrdersResponse
-	(*RecordUsageRequest)(nil),        // 32: epigraph.registry.v1.RecordUsageRequest
-	(*RecordUsageResponse)(nil),       // 33: epigraph.registry.v1.RecordUsageResponse
-	(*PriceUsageRequest)(nil),         // 34: epigraph.registry.v1.PriceUsageRequest
-	(*PriceUsageResponse)(nil),        // 35: epigraph.registry.v1.PriceUsageResponse
-	(*ListUsageRequest)(nil),          // 36: epigraph.registry.v1.ListUsageRequest
-	(*ListUsageResponse)(nil),         // 37: epigraph.registry.v1.ListUsageResponse
-	(*GetNamespaceUsageRequest)(nil),  // 38: epigraph.registry.v1.GetNamespaceUsageRequest
-	(*CreatePriceRequest)(nil),        // 39: epigraph.registry.v1.CreatePriceRequest
-	(*ListPricesRequest)(nil),         // 40: epigraph.registry.v1.ListPricesRequest
-	(*ListPricesResponse)(nil),        // 41: epigraph.registry.v1.ListPricesResponse
-	(*ListEventsRequest)(nil),         // 42: epigraph.registry.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),        // 43: epigraph.registry.v1.ListEventsResponse
-	(*WatchEventsRequest)(nil),        // 44: epigraph.registry.v1.WatchEventsRequest
-	nil,                               // 45: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                               // 46: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                      // 47: epigraph.registry.v1.Epic
-	(EpicState)(0),                    // 48: epigraph.registry.v1.EpicState
-	(*timestamppb.Timestamp)(nil),     // 49: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),     // 50: google.protobuf.FieldMask
-	(*Task)(nil),                      // 51: epigraph.registry.v1.Task
-	(TaskState)(0),                    // 52: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),       // 53: google.protobuf.Duration
-	(*UsageEntry)(nil),                // 54: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                     // 55: epigraph.registry.v1.Price
-	(*FeedEvent)(nil),                 // 56: epigraph.registry.v1.FeedEvent
-	(*ReportUsageRequest)(nil),        // 57: epigraph.registry.v1.ReportUsageRequest
-	(*ImportPricesRequest)(nil),       // 58: epigraph.registry.v1.ImportPricesRequest
-	(*SetBudgetRequest)(nil),          // 59: epigraph.registry.v1.SetBudgetRequest
-	(*GetBudgetRequest)(nil),          // 60: epigraph.registry.v1.GetBudgetRequest
-	(*ReserveUsageRequest)(nil),       // 61: epigraph.registry.v1.ReserveUsageRequest
-	(*ReleaseUsageRequest)(nil),       // 62: epigraph.registry.v1.ReleaseUsageRequest
-	(*emptypb.Empty)(nil),             // 63: google.protobuf.Empty
-	(*NamespaceUsage)(nil),            // 64: epigraph.registry.v1.NamespaceUsage
-	(*ReportUsageResponse)(nil),       // 65: epigraph.registry.v1.ReportUsageResponse
-	(*ImportPricesResponse)(nil),      // 66: epigraph.registry.v1.ImportPricesResponse
-	(*Budget)(nil),                    // 67: epigraph.registry.v1.Budget
-	(*ReserveUsageResponse)(nil),      // 68: epigraph.registry.v1.ReserveUsageResponse
-	(*ReleaseUsageResponse)(nil),      // 69: epigraph.registry.v1.ReleaseUsageResponse
+	(*ForecastEpicRequest)(nil),       // 13: epigraph.registry.v1.ForecastEpicRequest
+	(*EpicForecast)(nil),              // 14: epigraph.registry.v1.EpicForecast
+	(*EpicForecastAmount)(nil),        // 15: epigraph.registry.v1.EpicForecastAmount
+	(*TaskForecast)(nil),              // 16: epigraph.registry.v1.TaskForecast
+	(*RunEpicRequest)(nil),            // 17: epigraph.registry.v1.RunEpicRequest
+	(*DeleteEpicRequest)(nil),         // 18: epigraph.registry.v1.DeleteEpicRequest
+	(*CreateTaskRequest)(nil),         // 19: epigraph.registry.v1.CreateTaskRequest
+	(*GetTaskRequest)(nil),            // 20: epigraph.registry.v1.GetTaskRequest
+	(*ListTasksRequest)(nil),          // 21: epigraph.registry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),         // 22: epigraph.registry.v1.ListTasksResponse
+	(*UpdateTaskRequest)(nil),         // 23: epigraph.registry.v1.UpdateTaskRequest
+	(*TransitionTaskRequest)(nil),     // 24: epigraph.registry.v1.TransitionTaskRequest
+	(*DeleteTaskRequest)(nil),         // 25: epigraph.registry.v1.DeleteTaskRequest
+	(*ClaimTaskRequest)(nil),          // 26: epigraph.registry.v1.ClaimTaskRequest
+	(*ClaimTaskResponse)(nil),         // 27: epigraph.registry.v1.ClaimTaskResponse
+	(*ConfirmClaimRequest)(nil),       // 28: epigraph.registry.v1.ConfirmClaimRequest
+	(*SettleClaimRequest)(nil),        // 29: epigraph.registry.v1.SettleClaimRequest
+	(*Order)(nil),                     // 30: epigraph.registry.v1.Order
+	(*LeaseOrdersRequest)(nil),        // 31: epigraph.registry.v1.LeaseOrdersRequest
+	(*LeaseOrdersResponse)(nil),       // 32: epigraph.registry.v1.LeaseOrdersResponse
+	(*RefusedStart)(nil),              // 33: epigraph.registry.v1.RefusedStart
+	(*AcknowledgeOrdersRequest)(nil),  // 34: epigraph.registry.v1.AcknowledgeOrdersRequest
+	(*AcknowledgeOrdersResponse)(nil), // 35: epigraph.registry.v1.AcknowledgeOrdersResponse
+	(*RecordUsageRequest)(nil),        // 36: epigraph.registry.v1.RecordUsageRequest
+	(*RecordUsageResponse)(nil),       // 37: epigraph.registry.v1.RecordUsageResponse
+	(*PriceUsageRequest)(nil),         // 38: epigraph.registry.v1.PriceUsageRequest
+	(*PriceUsageResponse)(nil),        // 39: epigraph.registry.v1.PriceUsageResponse
+	(*ListUsageRequest)(nil),          // 40: epigraph.registry.v1.ListUsageRequest
+	(*ListUsageResponse)(nil),         // 41: epigraph.registry.v1.ListUsageResponse
+	(*GetNamespaceUsageRequest)(nil),  // 42: epigraph.registry.v1.GetNamespaceUsageRequest
+	(*CreatePriceRequest)(nil),        // 43: epigraph.registry.v1.CreatePriceRequest
+	(*ListPricesRequest)(nil),         // 44: epigraph.registry.v1.ListPricesRequest
+	(*ListPricesResponse)(nil),        // 45: epigraph.registry.v1.ListPricesResponse
+	(*ListEventsRequest)(nil),         // 46: epigraph.registry.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),        // 47: epigraph.registry.v1.ListEventsResponse
+	(*WatchEventsRequest)(nil),        // 48: epigraph.registry.v1.WatchEventsRequest
+	nil,                               // 49: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                               // 50: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                      // 51: epigraph.registry.v1.Epic
+	(EpicState)(0),                    // 52: epigraph.registry.v1.EpicState
+	(*timestamppb.Timestamp)(nil),     // 53: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),     // 54: google.protobuf.FieldMask
+	(ForecastBasis)(0),                // 55: epigraph.registry.v1.ForecastBasis
+	(*ForecastAmount)(nil),            // 56: epigraph.registry.v1.ForecastAmount
+	(*Task)(nil),                      // 57: epigraph.registry.v1.Task
+	(TaskState)(0),                    // 58: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),       // 59: google.protobuf.Duration
+	(*UsageEntry)(nil),                // 60: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                     // 61: epigraph.registry.v1.Price
+	(*FeedEvent)(nil),                 // 62: epigraph.registry.v1.FeedEvent
+	(*ReportUsageRequest)(nil),        // 63: epigraph.registry.v1.ReportUsageRequest
+	(*ImportPricesRequest)(nil),       // 64: epigraph.registry.v1.ImportPricesRequest
+	(*SetBudgetRequest)(nil),          // 65: epigraph.registry.v1.SetBudgetRequest
+	(*GetBudgetRequest)(nil),          // 66: epigraph.registry.v1.GetBudgetRequest
+	(*ReserveUsageRequest)(nil),       // 67: epigraph.registry.v1.ReserveUsageRequest
+	(*ReleaseUsageRequest)(nil),       // 68: epigraph.registry.v1.ReleaseUsageRequest
+	(*emptypb.Empty)(nil),             // 69: google.protobuf.Empty
+	(*NamespaceUsage)(nil),            // 70: epigraph.registry.v1.NamespaceUsage
+	(*ReportUsageResponse)(nil),       // 71: epigraph.registry.v1.ReportUsageResponse
+	(*ImportPricesResponse)(nil),      // 72: epigraph.registry.v1.ImportPricesResponse
+	(*Budget)(nil),                    // 73: epigraph.registry.v1.Budget
+	(*ReserveUsageResponse)(nil),      // 74: epigraph.registry.v1.ReserveUsageResponse
+	(*ReleaseUsageResponse)(nil),      // 75: epigraph.registry.v1.ReleaseUsageResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	47, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	48, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	45, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	47, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	48, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	49, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
-	49, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
+	51, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	52, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	49, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	51, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	52, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	53, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
+	53, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
 	7,  // 7: epigraph.registry.v1.SearchEpicsResponse.matches:type_name -> epigraph.registry.v1.EpicMatch
-	47, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
-	47, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
+	51, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
+	51, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
 	10, // 10: epigraph.registry.v1.ImportEpicResponse.left_out:type_name -> epigraph.registry.v1.ImportNote
-	47, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	50, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	48, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
-	51, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	52, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	46, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	51, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	51, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	50, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	52, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	53, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	51, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	49, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	49, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	52, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	53, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	49, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	49, // 28: epigraph.registry.v1.Order.create_time:type_name -> google.protobuf.Timestamp
-	0,  // 29: epigraph.registry.v1.Order.kind:type_name -> epigraph.registry.v1.OrderKind
-	53, // 30: epigraph.registry.v1.LeaseOrdersRequest.lease:type_name -> google.protobuf.Duration
-	26, // 31: epigraph.registry.v1.LeaseOrdersResponse.orders:type_name -> epigraph.registry.v1.Order
-	26, // 32: epigraph.registry.v1.RefusedStart.order:type_name -> epigraph.registry.v1.Order
-	26, // 33: epigraph.registry.v1.AcknowledgeOrdersRequest.orders:type_name -> epigraph.registry.v1.Order
-	29, // 34: epigraph.registry.v1.AcknowledgeOrdersRequest.refused:type_name -> epigraph.registry.v1.RefusedStart
-	54, // 35: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	54, // 36: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	54, // 37: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	54, // 38: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	54, // 39: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	55, // 40: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	55, // 41: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	56, // 42: epigraph.registry.v1.ListEventsResponse.events:type_name -> epigraph.registry.v1.FeedEvent
-	1,  // 43: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	2,  // 44: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	3,  // 45: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	5,  // 46: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
-	8,  // 47: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
-	11, // 48: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	12, // 49: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	14, // 50: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	15, // 51: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	16, // 52: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	17, // 53: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	19, // 54: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	20, // 55: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	21, // 56: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	22, // 57: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	24, // 58: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	25, // 59: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	13, // 60: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
-	27, // 61: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
-	30, // 62: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
-	32, // 63: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	34, // 64: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	36, // 65: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	38, // 66: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	57, // 67: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
-	39, // 68: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	58, // 69: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
-	40, // 70: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	59, // 71: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
-	60, // 72: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
-	61, // 73: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
-	62, // 74: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
-	42, // 75: epigraph.registry.v1.RegistryService.ListEvents:input_type -> epigraph.registry.v1.ListEventsRequest
-	44, // 76: epigraph.registry.v1.RegistryService.WatchEvents:input_type -> epigraph.registry.v1.WatchEventsRequest
-	47, // 77: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	47, // 78: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	4,  // 79: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	6,  // 80: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	9,  // 81: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	47, // 82: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	47, // 83: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	63, // 84: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	51, // 85: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	51, // 86: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	18, // 87: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	51, // 88: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	51, // 89: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	63, // 90: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	23, // 91: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	51, // 92: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	51, // 93: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	47, // 94: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
-	28, // 95: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
-	31, // 96: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
-	33, // 97: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	35, // 98: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	37, // 99: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	64, // 100: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	65, // 101: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
-	55, // 102: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	66, // 103: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
-	41, // 104: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	67, // 105: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
-	67, // 106: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
-	68, // 107: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
-	69, // 108: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
-	43, // 109: epigraph.registry.v1.RegistryService.ListEvents:output_type -> epigraph.registry.v1.ListEventsResponse
-	56, // 110: epigraph.registry.v1.RegistryService.WatchEvents:output_type -> epigraph.registry.v1.FeedEvent
-	77, // [77:111] is the sub-list for method output_type
-	43, // [43:77] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	51, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	54, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	52, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	15, // 14: epigraph.registry.v1.EpicForecast.cost_nano_usd:type_name -> epigraph.registry.v1.EpicForecastAmount
+	15, // 15: epigraph.registry.v1.EpicForecast.tokens:type_name -> epigraph.registry.v1.EpicForecastAmount
+	15, // 16: epigraph.registry.v1.EpicForecast.duration_ms:type_name -> epigraph.registry.v1.EpicForecastAmount
+	15, // 17: epigraph.registry.v1.EpicForecast.critical_path_ms:type_name -> epigraph.registry.v1.EpicForecastAmount
+	16, // 18: epigraph.registry.v1.EpicForecast.task_forecasts:type_name -> epigraph.registry.v1.TaskForecast
+	55, // 19: epigraph.registry.v1.TaskForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
+	56, // 20: epigraph.registry.v1.TaskForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
+	56, // 21: epigraph.registry.v1.TaskForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
+	56, // 22: epigraph.registry.v1.TaskForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
+	57, // 23: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	58, // 24: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	50, // 25: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	57, // 26: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	57, // 27: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	54, // 28: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	58, // 29: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	59, // 30: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	57, // 31: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	53, // 32: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	53, // 33: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	58, // 34: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	59, // 35: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	53, // 36: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	53, // 37: epigraph.registry.v1.Order.create_time:type_name -> google.protobuf.Timestamp
+	0,  // 38: epigraph.registry.v1.Order.kind:type_name -> epigraph.registry.v1.OrderKind
+	59, // 39: epigraph.registry.v1.LeaseOrdersRequest.lease:type_name -> google.protobuf.Duration
+	30, // 40: epigraph.registry.v1.LeaseOrdersResponse.orders:type_name -> epigraph.registry.v1.Order
+	30, // 41: epigraph.registry.v1.RefusedStart.order:type_name -> epigraph.registry.v1.Order
+	30, // 42: epigraph.registry.v1.AcknowledgeOrdersRequest.orders:type_name -> epigraph.registry.v1.Order
+	33, // 43: epigraph.registry.v1.AcknowledgeOrdersRequest.refused:type_name -> epigraph.registry.v1.RefusedStart
+	60, // 44: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	60, // 45: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	60, // 46: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	60, // 47: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	60, // 48: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	61, // 49: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	61, // 50: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	62, // 51: epigraph.registry.v1.ListEventsResponse.events:type_name -> epigraph.registry.v1.FeedEvent
+	1,  // 52: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	2,  // 53: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	3,  // 54: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	5,  // 55: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
+	8,  // 56: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
+	11, // 57: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	12, // 58: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	18, // 59: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	19, // 60: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	20, // 61: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	21, // 62: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	23, // 63: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	24, // 64: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	25, // 65: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	26, // 66: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	28, // 67: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	29, // 68: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	17, // 69: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
+	13, // 70: epigraph.registry.v1.RegistryService.ForecastEpic:input_type -> epigraph.registry.v1.ForecastEpicRequest
+	31, // 71: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
+	34, // 72: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
+	36, // 73: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	38, // 74: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	40, // 75: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	42, // 76: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	63, // 77: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
+	43, // 78: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	64, // 79: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
+	44, // 80: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	65, // 81: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
+	66, // 82: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
+	67, // 83: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
+	68, // 84: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
+	46, // 85: epigraph.registry.v1.RegistryService.ListEvents:input_type -> epigraph.registry.v1.ListEventsRequest
+	48, // 86: epigraph.registry.v1.RegistryService.WatchEvents:input_type -> epigraph.registry.v1.WatchEventsRequest
+	51, // 87: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	51, // 88: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	4,  // 89: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	6,  // 90: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	9,  // 91: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	51, // 92: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	51, // 93: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	69, // 94: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	57, // 95: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	57, // 96: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	22, // 97: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	57, // 98: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	57, // 99: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	69, // 100: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	27, // 101: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	57, // 102: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	57, // 103: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	51, // 104: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
+	14, // 105: epigraph.registry.v1.RegistryService.ForecastEpic:output_type -> epigraph.registry.v1.EpicForecast
+	32, // 106: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
+	35, // 107: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
+	37, // 108: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	39, // 109: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	41, // 110: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	70, // 111: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	71, // 112: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
+	61, // 113: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	72, // 114: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
+	45, // 115: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	73, // 116: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
+	73, // 117: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
+	74, // 118: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
+	75, // 119: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
+	47, // 120: epigraph.registry.v1.RegistryService.ListEvents:output_type -> epigraph.registry.v1.ListEventsResponse
+	62, // 121: epigraph.registry.v1.RegistryService.WatchEvents:output_type -> epigraph.registry.v1.FeedEvent
+	87, // [87:122] is the sub-list for method output_type
+	52, // [52:87] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -3446,15 +3883,17 @@ func file_epigraph_registry_v1_registry_proto_init() {
 	file_epigraph_registry_v1_ledger_proto_init()
 	file_epigraph_registry_v1_report_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
+	file_epigraph_registry_v1_workflow_proto_init()
 	file_epigraph_registry_v1_registry_proto_msgTypes[6].OneofWrappers = []any{}
-	file_epigraph_registry_v1_registry_proto_msgTypes[43].OneofWrappers = []any{}
+	file_epigraph_registry_v1_registry_proto_msgTypes[14].OneofWrappers = []any{}
+	file_epigraph_registry_v1_registry_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   46,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

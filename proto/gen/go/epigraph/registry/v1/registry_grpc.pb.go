@@ -40,6 +40,7 @@ const (
 	RegistryService_ConfirmClaim_FullMethodName      = "/epigraph.registry.v1.RegistryService/ConfirmClaim"
 	RegistryService_SettleClaim_FullMethodName       = "/epigraph.registry.v1.RegistryService/SettleClaim"
 	RegistryService_RunEpic_FullMethodName           = "/epigraph.registry.v1.RegistryService/RunEpic"
+	RegistryService_ForecastEpic_FullMethodName      = "/epigraph.registry.v1.RegistryService/ForecastEpic"
 	RegistryService_LeaseOrders_FullMethodName       = "/epigraph.registry.v1.RegistryService/LeaseOrders"
 	RegistryService_AcknowledgeOrders_FullMethodName = "/epigraph.registry.v1.RegistryService/AcknowledgeOrders"
 	RegistryService_RecordUsage_FullMethodName       = "/epigraph.registry.v1.RegistryService/RecordUsage"
@@ -118,6 +119,9 @@ type RegistryServiceClient interface {
 	// workflow, up to a limit, until all have ended or the budget is spent. Then the epic ends, or is paused.
 	// Another call changes the limit. Refused while the epic is paused.
 	RunEpic(ctx context.Context, in *RunEpicRequest, opts ...grpc.CallOption) (*Epic, error)
+	// ForecastEpic tells what the tasks of an epic that have not ended may cost, and how long they may take: the
+	// forecasts of their workflows, added up along their dependencies and the limit of tasks at once.
+	ForecastEpic(ctx context.Context, in *ForecastEpicRequest, opts ...grpc.CallOption) (*EpicForecast, error)
 	// LeaseOrders hands out orders to runs, of all namespaces: to start on a task, to pause, to resume, and to
 	// cancel. Each database has its own, and orders to start go to any. During the lease no other caller gets
 	// them. Orders that are not acknowledged are handed out again, those to start less and less often.
@@ -360,6 +364,16 @@ func (c *registryServiceClient) RunEpic(ctx context.Context, in *RunEpicRequest,
 	return out, nil
 }
 
+func (c *registryServiceClient) ForecastEpic(ctx context.Context, in *ForecastEpicRequest, opts ...grpc.CallOption) (*EpicForecast, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EpicForecast)
+	err := c.cc.Invoke(ctx, RegistryService_ForecastEpic_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *registryServiceClient) LeaseOrders(ctx context.Context, in *LeaseOrdersRequest, opts ...grpc.CallOption) (*LeaseOrdersResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LeaseOrdersResponse)
@@ -589,6 +603,9 @@ type RegistryServiceServer interface {
 	// workflow, up to a limit, until all have ended or the budget is spent. Then the epic ends, or is paused.
 	// Another call changes the limit. Refused while the epic is paused.
 	RunEpic(context.Context, *RunEpicRequest) (*Epic, error)
+	// ForecastEpic tells what the tasks of an epic that have not ended may cost, and how long they may take: the
+	// forecasts of their workflows, added up along their dependencies and the limit of tasks at once.
+	ForecastEpic(context.Context, *ForecastEpicRequest) (*EpicForecast, error)
 	// LeaseOrders hands out orders to runs, of all namespaces: to start on a task, to pause, to resume, and to
 	// cancel. Each database has its own, and orders to start go to any. During the lease no other caller gets
 	// them. Orders that are not acknowledged are handed out again, those to start less and less often.
@@ -704,6 +721,9 @@ func (UnimplementedRegistryServiceServer) SettleClaim(context.Context, *SettleCl
 }
 func (UnimplementedRegistryServiceServer) RunEpic(context.Context, *RunEpicRequest) (*Epic, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunEpic not implemented")
+}
+func (UnimplementedRegistryServiceServer) ForecastEpic(context.Context, *ForecastEpicRequest) (*EpicForecast, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForecastEpic not implemented")
 }
 func (UnimplementedRegistryServiceServer) LeaseOrders(context.Context, *LeaseOrdersRequest) (*LeaseOrdersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LeaseOrders not implemented")
@@ -1098,6 +1118,24 @@ func _RegistryService_RunEpic_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RegistryService_ForecastEpic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForecastEpicRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ForecastEpic(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ForecastEpic_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ForecastEpic(ctx, req.(*ForecastEpicRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RegistryService_LeaseOrders_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LeaseOrdersRequest)
 	if err := dec(in); err != nil {
@@ -1457,6 +1495,10 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RunEpic",
 			Handler:    _RegistryService_RunEpic_Handler,
+		},
+		{
+			MethodName: "ForecastEpic",
+			Handler:    _RegistryService_ForecastEpic_Handler,
 		},
 		{
 			MethodName: "LeaseOrders",

@@ -3279,10 +3279,14 @@ func (x *RecordWorkflowRunsResponse) GetRecorded() int32 {
 // ForecastWorkflowRequest says of what a forecast is wanted.
 type ForecastWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A reference: NAME, NAME@VERSION or NAME@ALIAS. A name alone is its newest version.
+	// A reference: NAME, NAME@VERSION or NAME@ALIAS. A name alone is its newest version. Or else source.
 	Ref string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	// Where an alias stands for several versions, equal keys choose the same one. Empty: any.
-	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// A text in place of a reference: it is compiled, and not kept.
+	Source string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	// The form of the text.
+	Form          WorkflowForm `protobuf:"varint,4,opt,name=form,proto3,enum=epigraph.registry.v1.WorkflowForm" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3331,11 +3335,25 @@ func (x *ForecastWorkflowRequest) GetKey() string {
 	return ""
 }
 
+func (x *ForecastWorkflowRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ForecastWorkflowRequest) GetForm() WorkflowForm {
+	if x != nil {
+		return x.Form
+	}
+	return WorkflowForm_WORKFLOW_FORM_UNSPECIFIED
+}
+
 // WorkflowForecast tells what a run may cost and how long it may take. What is not known is absent, and notes
 // say why.
 type WorkflowForecast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version, as SLUG@VERSION.
+	// The version, as SLUG@VERSION; empty of a text.
 	Ref string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	// What it is made of.
 	Basis ForecastBasis `protobuf:"varint,2,opt,name=basis,proto3,enum=epigraph.registry.v1.ForecastBasis" json:"basis,omitempty"`
@@ -3909,11 +3927,12 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x04runs\x18\x01 \x03(\v2!.epigraph.registry.v1.WorkflowRunB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04runs\x12I\n" +
 	"\x06pauses\x18\x02 \x03(\v2&.epigraph.registry.v1.WorkflowRunPauseB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06pauses\"8\n" +
 	"\x1aRecordWorkflowRunsResponse\x12\x1a\n" +
-	"\brecorded\x18\x01 \x01(\x05R\brecorded\"S\n" +
-	"\x17ForecastWorkflowRequest\x12\x1c\n" +
-	"\x03ref\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x03ref\x12\x1a\n" +
-	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x03key\"\xfe\x03\n" +
+	"\brecorded\x18\x01 \x01(\x05R\brecorded\"\xac\x01\n" +
+	"\x17ForecastWorkflowRequest\x12\x1a\n" +
+	"\x03ref\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x03ref\x12\x1a\n" +
+	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x03key\x12!\n" +
+	"\x06source\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x06source\x126\n" +
+	"\x04form\x18\x04 \x01(\x0e2\".epigraph.registry.v1.WorkflowFormR\x04form\"\xfe\x03\n" +
 	"\x10WorkflowForecast\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x129\n" +
 	"\x05basis\x18\x02 \x01(\x0e2#.epigraph.registry.v1.ForecastBasisR\x05basis\x12H\n" +
@@ -3967,7 +3986,7 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\rForecastBasis\x12\x1e\n" +
 	"\x1aFORECAST_BASIS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16FORECAST_BASIS_HISTORY\x10\x01\x12\x18\n" +
-	"\x14FORECAST_BASIS_GRAPH\x10\x022\xa3\x14\n" +
+	"\x14FORECAST_BASIS_GRAPH\x10\x022\xc0\x14\n" +
 	"\x0fWorkflowService\x12w\n" +
 	"\x0eCreateWorkflow\x12+.epigraph.registry.v1.CreateWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/workflows\x12\xa0\x01\n" +
 	"\x15CreateWorkflowVersion\x122.epigraph.registry.v1.CreateWorkflowVersionRequest\x1a%.epigraph.registry.v1.WorkflowVersion\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/workflows/{workflow}/versions\x12y\n" +
@@ -3984,8 +4003,8 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x0eDeleteWorkflow\x12+.epigraph.registry.v1.DeleteWorkflowRequest\x1a\x16.google.protobuf.Empty\" \x82\xd3\xe4\x93\x02\x1a*\x18/v1/workflows/{workflow}\x12\x94\x01\n" +
 	"\x10ValidateWorkflow\x12-.epigraph.registry.v1.ValidateWorkflowRequest\x1a..epigraph.registry.v1.ValidateWorkflowResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:validate\x12\x97\x01\n" +
 	"\x11DiscoverWorkflows\x12..epigraph.registry.v1.DiscoverWorkflowsRequest\x1a/.epigraph.registry.v1.DiscoverWorkflowsResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:discover\x12\x8d\x01\n" +
-	"\x0fResolveWorkflow\x12,.epigraph.registry.v1.ResolveWorkflowRequest\x1a-.epigraph.registry.v1.ResolveWorkflowResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/workflows:resolve\x12\x89\x01\n" +
-	"\x10ForecastWorkflow\x12-.epigraph.registry.v1.ForecastWorkflowRequest\x1a&.epigraph.registry.v1.WorkflowForecast\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/workflows:forecast\x12w\n" +
+	"\x0fResolveWorkflow\x12,.epigraph.registry.v1.ResolveWorkflowRequest\x1a-.epigraph.registry.v1.ResolveWorkflowResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/workflows:resolve\x12\xa6\x01\n" +
+	"\x10ForecastWorkflow\x12-.epigraph.registry.v1.ForecastWorkflowRequest\x1a&.epigraph.registry.v1.WorkflowForecast\";\x82\xd3\xe4\x93\x025Z\x1b:\x01*\"\x16/v1/workflows:forecast\x12\x16/v1/workflows:forecast\x12w\n" +
 	"\x12RecordWorkflowRuns\x12/.epigraph.registry.v1.RecordWorkflowRunsRequest\x1a0.epigraph.registry.v1.RecordWorkflowRunsResponseB\xea\x01\n" +
 	"\x18com.epigraph.registry.v1B\rWorkflowProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
@@ -4088,52 +4107,53 @@ var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	48, // 29: epigraph.registry.v1.WorkflowRun.duration:type_name -> google.protobuf.Duration
 	37, // 30: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
 	38, // 31: epigraph.registry.v1.RecordWorkflowRunsRequest.pauses:type_name -> epigraph.registry.v1.WorkflowRunPause
-	3,  // 32: epigraph.registry.v1.WorkflowForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
-	44, // 33: epigraph.registry.v1.WorkflowForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
-	44, // 34: epigraph.registry.v1.WorkflowForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
-	44, // 35: epigraph.registry.v1.WorkflowForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
-	45, // 36: epigraph.registry.v1.WorkflowForecast.nodes:type_name -> epigraph.registry.v1.ForecastNode
-	11, // 37: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
-	12, // 38: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
-	13, // 39: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
-	14, // 40: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
-	16, // 41: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
-	17, // 42: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
-	19, // 43: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
-	20, // 44: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
-	21, // 45: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
-	22, // 46: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
-	25, // 47: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
-	26, // 48: epigraph.registry.v1.WorkflowService.ExposeWorkflow:input_type -> epigraph.registry.v1.ExposeWorkflowRequest
-	27, // 49: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
-	28, // 50: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
-	30, // 51: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
-	35, // 52: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
-	42, // 53: epigraph.registry.v1.WorkflowService.ForecastWorkflow:input_type -> epigraph.registry.v1.ForecastWorkflowRequest
-	40, // 54: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
-	4,  // 55: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	9,  // 56: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	4,  // 57: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
-	15, // 58: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
-	9,  // 59: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	18, // 60: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
-	4,  // 61: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	4,  // 62: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	4,  // 63: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
-	23, // 64: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
-	4,  // 65: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	4,  // 66: epigraph.registry.v1.WorkflowService.ExposeWorkflow:output_type -> epigraph.registry.v1.Workflow
-	49, // 67: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
-	29, // 68: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
-	32, // 69: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
-	36, // 70: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
-	43, // 71: epigraph.registry.v1.WorkflowService.ForecastWorkflow:output_type -> epigraph.registry.v1.WorkflowForecast
-	41, // 72: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
-	55, // [55:73] is the sub-list for method output_type
-	37, // [37:55] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	1,  // 32: epigraph.registry.v1.ForecastWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
+	3,  // 33: epigraph.registry.v1.WorkflowForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
+	44, // 34: epigraph.registry.v1.WorkflowForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
+	44, // 35: epigraph.registry.v1.WorkflowForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
+	44, // 36: epigraph.registry.v1.WorkflowForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
+	45, // 37: epigraph.registry.v1.WorkflowForecast.nodes:type_name -> epigraph.registry.v1.ForecastNode
+	11, // 38: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
+	12, // 39: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
+	13, // 40: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
+	14, // 41: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
+	16, // 42: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
+	17, // 43: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
+	19, // 44: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
+	20, // 45: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
+	21, // 46: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
+	22, // 47: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
+	25, // 48: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
+	26, // 49: epigraph.registry.v1.WorkflowService.ExposeWorkflow:input_type -> epigraph.registry.v1.ExposeWorkflowRequest
+	27, // 50: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
+	28, // 51: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
+	30, // 52: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
+	35, // 53: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
+	42, // 54: epigraph.registry.v1.WorkflowService.ForecastWorkflow:input_type -> epigraph.registry.v1.ForecastWorkflowRequest
+	40, // 55: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
+	4,  // 56: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	9,  // 57: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	4,  // 58: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
+	15, // 59: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
+	9,  // 60: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	18, // 61: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
+	4,  // 62: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	4,  // 63: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	4,  // 64: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
+	23, // 65: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
+	4,  // 66: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	4,  // 67: epigraph.registry.v1.WorkflowService.ExposeWorkflow:output_type -> epigraph.registry.v1.Workflow
+	49, // 68: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
+	29, // 69: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
+	32, // 70: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
+	36, // 71: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
+	43, // 72: epigraph.registry.v1.WorkflowService.ForecastWorkflow:output_type -> epigraph.registry.v1.WorkflowForecast
+	41, // 73: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
+	56, // [56:74] is the sub-list for method output_type
+	38, // [38:56] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_workflow_proto_init() }

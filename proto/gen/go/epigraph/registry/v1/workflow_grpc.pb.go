@@ -88,7 +88,8 @@ type WorkflowServiceClient interface {
 	// ResolveWorkflow finds the version that a reference stands for, with its graph.
 	ResolveWorkflow(ctx context.Context, in *ResolveWorkflowRequest, opts ...grpc.CallOption) (*ResolveWorkflowResponse, error)
 	// ForecastWorkflow tells what a run of a workflow may cost and how long it may take: from the newest ended
-	// runs of the version or, where there are none, what its graph bounds.
+	// runs of the version or, where there are none, what its graph bounds. A text that is not in the catalog is
+	// forecast from its graph.
 	ForecastWorkflow(ctx context.Context, in *ForecastWorkflowRequest, opts ...grpc.CallOption) (*WorkflowForecast, error)
 	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
 	// their calls. Runs of workflows that are not there any more are left out.
@@ -329,7 +330,8 @@ type WorkflowServiceServer interface {
 	// ResolveWorkflow finds the version that a reference stands for, with its graph.
 	ResolveWorkflow(context.Context, *ResolveWorkflowRequest) (*ResolveWorkflowResponse, error)
 	// ForecastWorkflow tells what a run of a workflow may cost and how long it may take: from the newest ended
-	// runs of the version or, where there are none, what its graph bounds.
+	// runs of the version or, where there are none, what its graph bounds. A text that is not in the catalog is
+	// forecast from its graph.
 	ForecastWorkflow(context.Context, *ForecastWorkflowRequest) (*WorkflowForecast, error)
 	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
 	// their calls. Runs of workflows that are not there any more are left out.

@@ -1,0 +1,195 @@
+package cataloging
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workflow/discover"
+)
+
+const (
+	// maxForecasts is how many different workflows, requirements and definitions are looked at for one epic.
+	maxForecasts = 100
+	// tasksRead is how many tasks are read at once.
+	tasksRead = 200
+	// defaultParallel is the limit of an epic that has none yet, and reuseAt the match score from which on a
+	// workflow is used as it is. Executors start tasks by the same numbers.
+	defaultParallel, reuseAt = 4, 0.95
+)
+
+// ForecastEpic tells what the tasks of an epic that have not ended may need. parallel is how many are worked
+// on at once, and workflow that of tasks that name none; what is zero is as the epic has it.
+func (c *Catalog) ForecastEpic(ctx context.Context, namespace, id string, parallel int, fallback string) (f catalog.EpicForecast, err error) {
+	e, err := view(ctx, c, namespace, func(ctx context.Context, r store.Reader) (epic.Epic, error) { return r.Epic(ctx, namespace, id) })
+	if err != nil {
+		return f, err
+	}
+	if f.Parallel = parallel; f.Parallel == 0 {
+		f.Parallel = int(e.Parallel)
+	}
+	if f.Parallel == 0 {
+		f.Parallel = defaultParallel
+	}
+	if fallback == "" {
+		fallback = e.WorkflowSlug
+	}
+	s := &pieces{catalog: c, namespace: namespace, key: e.UserID, fallback: fallback, at: map[string]int{}, known: map[string]catalog.Piece{}}
+	q := store.TaskQuery{Namespace: namespace, EpicID: id, Limit: tasksRead, States: []epic.TaskState{epic.TaskPending, epic.TaskBlocked, epic.TaskRunning}}
+	for {
+		found, err := view(ctx, c, namespace, func(ctx context.Context, r store.Reader) (store.Found[epic.Task], error) { return r.Tasks(ctx, q) })
+		if err != nil {
+			return f, err
+		}
+		for i := range found.Rows {
+			if err := s.add(ctx, &found.Rows[i]); err != nil {
+				return f, err
+			}
+		}
+		if n := len(found.Rows); n == tasksRead {
+			q.After = page.Cursor{CreateTime: found.Rows[n-1].CreateTime, ID: found.Rows[n-1].ID}
+		} else if q.After = found.Stopped; q.After.ID == "" {
+			break
+		}
+	}
+	f.Pieces = s.linked()
+	left := func(budget *int64, spent int64) *int64 {
+		if budget == nil {
+			return nil
+		}
+		n := max(*budget-spent, 0)
+		return &n
+	}
+	f.Sum(left(e.BudgetNanoUSD, e.Spent.NanoUSD), left(e.BudgetTokens, e.Spent.Tokens))
+	return f, nil
+}
+
+// pieces makes pieces of tasks, each workflow looked up once.
+type pieces struct {
+	catalog             *Catalog
+	namespace, fallback string
+	// key chooses among the versions of an alias, as the start of a task does.
+	key string
+	all []catalog.Piece
+	// after are the ids of what each depends on, and at the places of ids.
+	after [][]string
+	at    map[string]int
+	known map[string]catalog.Piece
+}
+
+func (s *pieces) add(ctx context.Context, t *epic.Task) error {
+	// What works on a task is known by one of these, in the order in which a start looks at them.
+	by := "none"
+	for _, x := range [][2]string{{"text", t.Definition}, {"ref", t.WorkflowSlug}, {"needs", string(t.Requirements)}, {"ref", s.fallback}} {
+		if x[1] != "" {
+			by = x[0] + "\x00" + x[1]
+			break
+		}
+	}
+	p, known := s.known[by]
+	if !known {
+		if len(s.known) < maxForecasts {
+			var err error
+			if p, err = s.piece(ctx, t); err != nil {
+				return err
+			}
+		} else {
+			p = catalog.Piece{Unknown: fmt.Sprintf("the tasks of the epic have more than %d different workflows; no others are looked at", maxForecasts)}
+		}
+		if len(s.known) < maxForecasts {
+			s.known[by] = p
+		}
+	}
+	p.TaskID, p.Title, p.Priority = t.ID, t.Title, int(t.Priority)
+	s.at[t.ID] = len(s.all)
+	s.all, s.after = append(s.all, p), append(s.after, t.DependsOn)
+	return nil
+}
+
+// piece is what is known of a task by its workflow.
+func (s *pieces) piece(ctx context.Context, t *epic.Task) (catalog.Piece, error) {
+	ref := t.WorkflowSlug
+	switch {
+	case t.Definition != "":
+		return told(s.catalog.ForecastText(ctx, s.namespace, draftOf(t.Definition)))("")
+	case ref != "":
+	case len(t.Requirements) > 0:
+		found, why, err := s.match(ctx, t.Requirements)
+		if err != nil || found == "" {
+			return catalog.Piece{Unknown: why}, err
+		}
+		ref = found
+	case s.fallback != "":
+		ref = s.fallback
+	default:
+		return catalog.Piece{Unknown: "it names neither a workflow nor requirements, and its epic no workflow"}, nil
+	}
+	r, err := catalog.ParseRef(ref)
+	if err != nil {
+		return catalog.Piece{Unknown: errs.From(err).Message}, nil
+	}
+	f, at, err := s.catalog.Forecast(ctx, s.namespace, r, s.key)
+	return told(f, err)(at)
+}
+
+// draftOf is the text of a task as a draft.
+func draftOf(text string) Draft {
+	if workflow.IsGraph([]byte(text)) {
+		return Draft{Form: catalog.Graph, Source: text}
+	}
+	return Draft{Form: catalog.Definition, Source: text}
+}
+
+// told makes a piece of a forecast. What is wrong with a workflow leaves it unknown, and says why.
+func told(f catalog.Forecast, err error) func(at string) (catalog.Piece, error) {
+	return func(at string) (catalog.Piece, error) {
+		switch {
+		case errs.Is(err, errs.NotFound), errs.Is(err, errs.InvalidArgument), errs.Is(err, errs.FailedPrecondition):
+			return catalog.Piece{Unknown: errs.Clip(errs.From(err).Message, 300)}, nil
+		case err != nil:
+			return catalog.Piece{}, err
+		}
+		p := catalog.Piece{Workflow: at, Basis: f.Basis, Cost: f.Cost, Tokens: f.Tokens, DurationMS: f.DurationMS}
+		switch {
+		case f.Basis == catalog.FromGraph:
+			p.Unknown = "no run of its workflow has ended yet"
+		case f.Cost.P50 == nil:
+			p.Unknown = "the cost of no run of its workflow is known"
+		}
+		return p, nil
+	}
+}
+
+// match is the workflow that a start would choose for requirements, or why it would choose none.
+func (s *pieces) match(ctx context.Context, needs []byte) (ref, why string, err error) {
+	r, faults := discover.ReadRequirements(needs)
+	if len(faults) > 0 {
+		return "", "its requirements cannot be read: " + errs.Clip(faults[0].Message, 200), nil
+	}
+	found, _, err := s.catalog.Discover(ctx, s.namespace, discover.Query{Requirements: r, Limit: 1})
+	switch {
+	case err != nil:
+		return "", "", err
+	case len(found) == 0 || found[0].Score < reuseAt:
+		return "", fmt.Sprintf("no workflow meets its requirements with a score of %.2f", reuseAt), nil
+	}
+	return catalog.At(found[0].Workflow.Slug, found[0].Workflow.Latest), "", nil
+}
+
+// linked are the pieces with what they wait for. Tasks that have ended hold up nothing.
+func (s *pieces) linked() []catalog.Piece {
+	for i, after := range s.after {
+		for _, id := range after {
+			if at, open := s.at[id]; open && !slices.Contains(s.all[i].After, at) {
+				s.all[i].After = append(s.all[i].After, at)
+			}
+		}
+	}
+	return s.all
+}
