@@ -45,9 +45,10 @@ type MemoryReader interface {
 	// Memories lists by the time of the first write.
 	Memories(ctx context.Context, q MemoryQuery) (Found[memory.Entry], error)
 	// FindMemories returns what has one of the words of a query and passes its filters at a time, or
-	// without words the last entries of each scope, in no order and without texts. Of each word of a
-	// scope it looks at the entries that were first written last, memory.MaxFound of all words
-	// together.
+	// without words the last entries of each scope, in no order and without texts. Of each word, scope
+	// and kind it looks at the entries in which the word weighs most, of equals at those that were first
+	// written last: memory.MaxFound together. Of at most 2,048 pairs of an entry and another word that
+	// more entries have it looks up whether the entry has the word, too.
 	FindMemories(ctx context.Context, q memory.Query, words []string, now time.Time) ([]memory.Hit, error)
 	// MemoriesOf reads those of the entries that there are.
 	MemoriesOf(ctx context.Context, namespace string, ids []string) (map[string]memory.Entry, error)

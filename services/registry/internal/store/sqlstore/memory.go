@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -74,92 +75,108 @@ func (t tx) Memories(ctx context.Context, q store.MemoryQuery) (store.Found[memo
 	return l.rows(ctx, t)
 }
 
+// candidates are entries that a search may tell.
+type candidates struct {
+	// weights are those of the words of the query, by the id of the entry, and places the places.
+	weights map[string]words.Weights
+	places  map[string]string
+	// cut are words of a place that more entries have than were looked at.
+	cut map[string][]string
+}
+
 // FindMemories implements store.Reader. Ids of entries ascend with the time of their first write, in
 // one process strictly and among several by their clocks.
 func (t tx) FindMemories(ctx context.Context, q memory.Query, wanted []string, now time.Time) ([]memory.Hit, error) {
-	found := map[string]words.Weights{}
+	c := candidates{weights: map[string]words.Weights{}, places: map[string]string{}, cut: map[string][]string{}}
 	for _, s := range q.Scopes {
-		if err := t.findIn(ctx, &q, s.Place(), wanted, found); err != nil {
+		if err := t.findIn(ctx, &q, s.Place(), wanted, &c); err != nil {
 			return nil, err
 		}
 	}
-	ids := slices.Sorted(maps.Keys(found))
+	hits, err := t.sieveMemories(ctx, &q, &c, now)
+	if err != nil || len(hits) == 0 {
+		return nil, err
+	}
+	err = t.lookUpWords(ctx, wordTable{name: "memory_words", id: "memory_id", placed: true}, q.Namespace, c.weights, func(id string) (string, []string) {
+		place := c.places[id]
+		return place, c.cut[place]
+	})
+	for i := range hits {
+		hits[i].Weights = c.weights[hits[i].Entry.ID]
+	}
+	return hits, err
+}
+
+// sieveMemories takes out what does not pass the filters. Texts are read of those that rank first only.
+func (t tx) sieveMemories(ctx context.Context, q *memory.Query, c *candidates, now time.Time) ([]memory.Hit, error) {
+	ids := slices.Sorted(maps.Keys(c.weights))
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	w := where{args: []any{ids, q.Namespace}}
 	w.parts = []string{t.alive(w.arg(now))}
 	w.add("t.confidence >= %s", int64(math.Ceil(q.MinConfidence*1000)))
-	if len(q.Kinds) > 0 {
-		w.parts = append(w.parts, t.d.In("t.kind", w.arg(states(q.Kinds))))
-	}
 	if len(q.AnyTag) > 0 {
 		w.parts = append(w.parts, t.d.Overlap("t.tags", w.arg(q.AnyTag)))
 	}
-	return collect(ctx, t, func(row dbkit.Scanner) (memory.Hit, error) {
-		// Texts are read of those that rank first only.
-		h := memory.Hit{}
+	passed := map[string]bool{}
+	hits, err := collect(ctx, t, func(row dbkit.Scanner) (h memory.Hit, err error) {
 		var thousandths int64
-		err := row.Scan(&h.Entry.ID, &thousandths, dbkit.At(&h.Entry.UpdateTime))
-		h.Weights, h.Entry.Confidence = found[h.Entry.ID], float64(thousandths)/1000
+		err = row.Scan(&h.Entry.ID, &thousandths, dbkit.At(&h.Entry.UpdateTime))
+		h.Entry.Confidence, passed[h.Entry.ID] = float64(thousandths)/1000, true
 		return h, err
 	}, `SELECT t.id, t.confidence, t.update_time FROM `+t.d.Lists(`w`, [2]string{"want", "text"})+t.d.LookUp(`memories`, `t`, `t.namespace = $2 AND t.id = w.want`)+
 		` WHERE `+strings.Join(w.parts, " AND "), w.args...)
+	maps.DeleteFunc(c.weights, func(id string, _ words.Weights) bool { return !passed[id] })
+	return hits, err
 }
 
-// findIn finds entries of one scope by words, or the last ones.
-func (t tx) findIn(ctx context.Context, q *memory.Query, place string, wanted []string, found map[string]words.Weights) error {
-	look := memory.MaxFound / len(q.Scopes)
+// findIn finds entries of one scope by words, or the last ones. It looks at each kind apart, so that the
+// many facts of a scope do not hide its few procedures.
+func (t tx) findIn(ctx context.Context, q *memory.Query, place string, wanted []string, c *candidates) error {
+	kinds := slices.Compact(slices.Sorted(slices.Values(q.Kinds)))
+	if len(kinds) == 0 {
+		kinds = []memory.Kind{memory.Fact, memory.Procedure, memory.Preference}
+	}
+	look := memory.MaxFound / len(q.Scopes) / len(kinds)
+	of := func(each string) string {
+		parts := make([]string, len(kinds))
+		for i, k := range kinds {
+			parts[i] = fmt.Sprintf(`SELECT * FROM (`+each+`) k%d`, k, k)
+		}
+		return strings.Join(parts, ` UNION ALL `)
+	}
 	if len(wanted) == 0 {
 		return t.each(ctx, func(row dbkit.Scanner) error {
 			var id string
 			err := row.Scan(&id)
-			found[id] = words.Weights{}
+			c.weights[id], c.places[id] = words.Weights{}, place
 			return err
-		}, `SELECT id FROM memories WHERE namespace = $1 AND place = $2 ORDER BY create_time DESC, id DESC LIMIT $3`, q.Namespace, place, look)
+		}, of(`SELECT id FROM memories WHERE namespace = $1 AND place = $2 AND kind = %d ORDER BY create_time DESC, id DESC LIMIT $3`), q.Namespace, place, look)
 	}
 	look /= len(wanted)
-	here := map[string]bool{}
-	see := func(word string, n *int) func(dbkit.Scanner) error {
-		return func(row dbkit.Scanner) error {
+	query := of(`SELECT memory_id, weight, kind FROM memory_words WHERE namespace = $1 AND place = $2 AND kind = %d AND word = $3 ORDER BY weight DESC, memory_id DESC LIMIT $4`)
+	for _, word := range wanted {
+		seen := map[memory.Kind]int{}
+		if err := t.each(ctx, func(row dbkit.Scanner) error {
 			var id string
 			var weight int64
-			err := row.Scan(&id, &weight)
-			if found[id] == nil {
-				found[id] = words.Weights{}
+			var kind memory.Kind
+			err := row.Scan(&id, &weight, &kind)
+			if c.weights[id] == nil {
+				c.weights[id] = words.Weights{}
 			}
-			found[id][word], here[id] = weight, true
-			*n++
+			c.weights[id][word], c.places[id] = weight, place
+			seen[kind]++
+			return err
+		}, query, q.Namespace, place, word, look); err != nil {
 			return err
 		}
-	}
-	// cut are the words that more entries have.
-	var cut []string
-	for _, word := range wanted {
-		n := 0
-		if err := t.each(ctx, see(word, &n), `SELECT memory_id, weight FROM memory_words WHERE namespace = $1 AND place = $2 AND word = $3 ORDER BY memory_id DESC LIMIT $4`,
-			q.Namespace, place, word, look); err != nil {
-			return err
-		}
-		if n == look {
-			cut = append(cut, word)
-		}
-	}
-	for _, word := range cut {
-		var ids []string
-		for id := range here {
-			if found[id][word] == 0 {
-				ids = append(ids, id)
+		for _, n := range seen {
+			if n == look {
+				c.cut[place] = append(c.cut[place], word)
+				break
 			}
-		}
-		if len(ids) == 0 {
-			continue
-		}
-		slices.Sort(ids)
-		n := 0
-		if err := t.each(ctx, see(word, &n), `SELECT p.memory_id, p.weight FROM `+t.d.Lists(`w`, [2]string{"id", "text"})+
-			t.d.LookUp(`memory_words`, `p`, `p.namespace = $2 AND p.place = $3 AND p.word = $4 AND p.memory_id = w.id`), ids, q.Namespace, place, word); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -216,16 +233,16 @@ func (t tx) PutMemory(ctx context.Context, e memory.Entry) error {
 
 func (t tx) putMemoryWords(ctx context.Context, e *memory.Entry) error {
 	words := e.Words()
-	columns := [][2]string{{"namespace", "text"}, {"place", "text"}, {"word", "text"}, {"memory_id", "text"}, {"weight", "bigint"}}
+	columns := [][2]string{{"namespace", "text"}, {"place", "text"}, {"word", "text"}, {"memory_id", "text"}, {"weight", "bigint"}, {"kind", "bigint"}}
 	rows := make([][]any, 0, len(words))
 	for _, w := range slices.Sorted(maps.Keys(words)) {
-		rows = append(rows, []any{e.Namespace, e.Scope.Place(), w, e.ID, words[w]})
+		rows = append(rows, []any{e.Namespace, e.Scope.Place(), w, e.ID, words[w], int64(e.Kind)})
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	_, err := t.Exec(ctx, `INSERT INTO memory_words (namespace, place, word, memory_id, weight)
-		SELECT n.namespace, n.place, n.word, n.memory_id, n.weight FROM `+t.d.Rows(`n`, 1, columns...), t.d.RowArgs(len(columns), rows)...)
+	_, err := t.Exec(ctx, `INSERT INTO memory_words (namespace, place, word, memory_id, weight, kind)
+		SELECT n.namespace, n.place, n.word, n.memory_id, n.weight, n.kind FROM `+t.d.Rows(`n`, 1, columns...), t.d.RowArgs(len(columns), rows)...)
 	return err
 }
 

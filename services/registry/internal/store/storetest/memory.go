@@ -65,6 +65,8 @@ func memoryCases() map[string]func(*testing.T, *fixture) {
 		"Memory/AllFiltersHold":                      memoryFilters,
 		"Memory/WhatHasExpiredIsNotTold":             memoryExpired,
 		"Memory/CommonWordsFindTheNewest":            memoryCommon,
+		"Memory/AnOldProcedureIsFoundBehindFacts":    memoryBehind,
+		"Memory/ManyCommonWordsFindTheOneWithARare":  memoryManyCommon,
 		"Memory/TheLeastCertainGivesWay":             memoryBounds,
 		"Memory/PagesHoldEachOnce":                   memoryPages,
 		"Memory/ReadsAreRecorded":                    memoryReads,
@@ -222,32 +224,69 @@ func memoryExpired(t *testing.T, f *fixture) {
 }
 
 func memoryCommon(t *testing.T, f *fixture) {
-	var first, last string
-	require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
-		for i := range memory.MaxFound/2 + 10 {
-			text := "goal"
-			if i == 5 {
-				text = "rare goal"
-			}
-			e, err := memory.New(ns, memory.Entry{Scope: everybody(), Key: fmt.Sprintf("key %d", i), Text: text, Confidence: 1}, dbkit.Now())
-			if err != nil {
-				return err
-			}
-			if i == 0 {
-				first = e.Key
-			}
-			last = e.Key
-			if _, err := tx.InsertMemory(ctx, e); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	var entries []memory.Entry
+	for i := range memory.MaxFound/2 + 10 {
+		entries = append(entries, memory.Entry{Scope: everybody(), Key: fmt.Sprintf("key %d", i), Text: "goal"})
+	}
+	entries[5].Text = "rare goal"
+	f.fill(t, entries...)
 	got := f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}, Text: "goal rare", Limit: memory.MaxFound})
 	require.Equal(t, "key 5", got[0], "which has both, though many newer ones have one of them")
-	require.Contains(t, got, last)
-	require.NotContains(t, got, first)
+	require.Contains(t, got, entries[len(entries)-1].Key)
+	require.NotContains(t, got, entries[0].Key)
 	require.LessOrEqual(t, len(got), memory.MaxFound)
+}
+
+// fill writes entries past the use cases.
+func (f *fixture) fill(t testing.TB, entries ...memory.Entry) {
+	t.Helper()
+	for some := range slices.Chunk(entries, 500) {
+		require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+			for _, e := range some {
+				e.Confidence = 1
+				e, err := memory.New(ns, e, dbkit.Now())
+				if err != nil {
+					return err
+				}
+				if _, err := tx.InsertMemory(ctx, e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+func memoryBehind(t *testing.T, f *fixture) {
+	entries := []memory.Entry{
+		{Scope: everybody(), Key: "heavy", Text: "goal", Tags: []string{"goal"}}, {Scope: everybody(), Key: "how", Kind: memory.Procedure, Text: "goal"},
+	}
+	for i := range memory.MaxFound + 10 {
+		entries = append(entries, memory.Entry{Scope: everybody(), Key: fmt.Sprintf("key %d", i), Text: "goal"})
+	}
+	f.fill(t, entries...)
+	for _, text := range []string{"goal", ""} {
+		q := memory.Query{Scopes: []memory.Scope{everybody()}, Text: text, Kinds: []memory.Kind{memory.Procedure, memory.Procedure}}
+		require.Equal(t, []string{"how"}, f.recall(t, q), "query %q", text)
+		q.Kinds, q.Limit = nil, memory.MaxFound
+		require.Contains(t, f.recall(t, q), "how", "query %q", text)
+	}
+	require.Equal(t, "heavy", f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}, Text: "goal"})[0], "in which the word weighs most, though it is old")
+}
+
+func memoryManyCommon(t *testing.T, f *fixture) {
+	common := []string{"bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india"}
+	entries := []memory.Entry{{Scope: everybody(), Key: "all", Text: "rare " + strings.Join(common, " ")}}
+	for i := range 4 {
+		for j := range 180 {
+			entries = append(entries, memory.Entry{Scope: everybody(), Key: fmt.Sprintf("key %d %d", i, j), Text: strings.Join(common[2*i:2*i+2], " ")})
+		}
+	}
+	f.fill(t, entries...)
+	hits, err := f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{everybody()}, Text: "rare " + strings.Join(common, " "), Limit: 1}, memory.Read{})
+	require.NoError(t, err)
+	require.Equal(t, "all", hits[0].Entry.Key, "though there are more candidates than are looked up")
+	require.Len(t, hits[0].Weights, 9)
 }
 
 func memoryBounds(t *testing.T, f *fixture) {
