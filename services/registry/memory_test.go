@@ -122,6 +122,9 @@ func memoryRefused(t *testing.T, ctx context.Context, w *memoryWorld) {
 		"long":  {func(m *registryv1.Memory) { m.Text = strings.Repeat("x", 8193) }, ""},
 		"json":  {func(m *registryv1.Memory) { m.Value = &graphv1.Payload{Json: []byte("{")} }, "MEMORY_INVALID"},
 		"sure":  {func(m *registryv1.Memory) { m.Confidence = proto.Float64(2) }, ""},
+
+		"procedure": {func(m *registryv1.Memory) { m.Key = "procedure:ep_1" }, "MEMORY_KEY_RESERVED"},
+		"learned":   {func(m *registryv1.Memory) { m.Key = "learned:x" }, "MEMORY_KEY_RESERVED"},
 	} {
 		m := proto.CloneOf(ok)
 		c.change(m)
@@ -130,6 +133,14 @@ func memoryRefused(t *testing.T, ctx context.Context, w *memoryWorld) {
 		if c.reason != "" {
 			require.Equal(t, c.reason, errs.ReasonOf(err), name)
 		}
+	}
+	for _, key := range []string{"procedure:ep_1", "learned:x"} {
+		m := proto.CloneOf(ok)
+		m.Key, m.Origin = key, registryv1.MemoryOrigin_MEMORY_ORIGIN_RUN
+		_, err := w.service.WriteMemory(grpckit.WithNamespace(ctx, "acme"), &registryv1.WriteMemoryRequest{Memory: m})
+		requireError(t, err, errs.InvalidArgument, "MEMORY_KEY_RESERVED")
+		_, err = w.root.WriteMemory(ctx, &registryv1.WriteMemoryRequest{Memory: m})
+		require.NoError(t, err, "who may export may restore")
 	}
 	for _, req := range []*registryv1.ForgetMemoryRequest{{}, {UserId: "a", Everything: true}, {Scope: userScope("a"), UserId: "a"}} {
 		_, err := w.root.ForgetMemory(ctx, req)
@@ -149,6 +160,27 @@ func memoryRights(t *testing.T, ctx context.Context, w *memoryWorld) {
 func memoryLife(t *testing.T, ctx context.Context, w *memoryWorld) {
 	for i := range 5 {
 		w.write(t, &registryv1.Memory{Scope: userScope("life"), Key: fmt.Sprint(i), Text: "goal"})
+	}
+	list, err := w.ada.ListMemory(ctx, &registryv1.ListMemoryRequest{Scope: userScope("life"), PageSize: 2})
+	require.NoError(t, err)
+	_, err = w.ada.GetMemory(ctx, &registryv1.GetMemoryRequest{MemoryId: list.GetMemories()[0].GetId()})
+	require.NoError(t, err)
+	_, err = w.root.ExportMemory(ctx, &registryv1.ExportMemoryRequest{PageSize: 1000})
+	require.NoError(t, err)
+	audit, err := w.root.ListMemoryReads(ctx, &registryv1.ListMemoryReadsRequest{PageSize: 3})
+	require.NoError(t, err)
+	for i, want := range []*registryv1.MemoryRead{
+		{Method: "ExportMemory", Principal: "key:root"},
+		{Method: "GetMemory", Principal: "key:ada", Scopes: []string{"user/life"}, Told: 1, MemoryIds: []string{list.GetMemories()[0].GetId()}},
+		{Method: "ListMemory", Principal: "key:ada", Scopes: []string{"user/life"}, Told: 2, MemoryIds: []string{list.GetMemories()[0].GetId(), list.GetMemories()[1].GetId()}},
+	} {
+		got := audit.GetReads()[i]
+		want.Id, want.Time = got.GetId(), got.GetTime()
+		if i == 0 {
+			require.GreaterOrEqual(t, got.GetTold(), int32(5))
+			want.Told, want.MemoryIds = got.GetTold(), got.GetMemoryIds()
+		}
+		require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
 	}
 	none, err := w.ada.SearchMemory(ctx, &registryv1.SearchMemoryRequest{Query: "goal", Scopes: []*registryv1.MemoryScope{userScope("other")}, RunId: "run_1", NodeId: "n", UserId: "other"})
 	require.NoError(t, err)

@@ -64,17 +64,29 @@ func Rank(hits []Hit) {
 	})
 }
 
-// Read is the record of a search: who has read what.
+// Read is the record of who has read what.
 type Read struct {
 	Namespace, ID string
 	Time          time.Time
+	// Method is the name of the RPC.
+	Method string
 	// RunID, NodeID and UserID are those of the run that read; empty for clients.
 	RunID, NodeID, UserID string
 	Principal             string
 	Query                 string
 	Scopes                []string
-	// Entries are the ids of what was told.
+	// Entries are the ids of what was told, at most MaxReadEntries of Told.
 	Entries []string
+	Told    int
+}
+
+// MaxReadEntries is how many entries a record of a read names.
+const MaxReadEntries = 100
+
+// Tells notes what is told.
+func (r *Read) Tells(ids ...string) {
+	r.Told += len(ids)
+	r.Entries = append(r.Entries, ids[:min(len(ids), MaxReadEntries-len(r.Entries))]...)
 }
 
 // MaxReadQuery bounds the query that a record shows, in bytes.

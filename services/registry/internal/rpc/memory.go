@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -132,7 +133,7 @@ func (s *MemoryServer) list(ctx context.Context, method string, req listRequest,
 		return nil, "", err
 	}
 	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(e memory.Entry) page.Cursor { return page.Cursor{CreateTime: e.CreateTime, ID: e.ID} })
-	return each(rows, memoryTo), next, nil
+	return each(rows, memoryTo), next, s.memories.Told(ctx, method, q, each(rows, func(e memory.Entry) string { return e.ID }))
 }
 
 // DeleteMemory implements registryv1.MemoryServiceServer.
@@ -181,7 +182,7 @@ func (s *MemoryServer) ListMemoryReads(ctx context.Context, req *registryv1.List
 	return &registryv1.ListMemoryReadsResponse{NextPageToken: next, Reads: each(rows, func(r memory.Read) *registryv1.MemoryRead {
 		return &registryv1.MemoryRead{
 			Id: r.ID, Time: stamp(r.Time), RunId: r.RunID, NodeId: r.NodeID, UserId: r.UserID, Principal: r.Principal,
-			Query: r.Query, Scopes: r.Scopes, MemoryIds: r.Entries,
+			Query: r.Query, Scopes: r.Scopes, MemoryIds: r.Entries, Method: r.Method, Told: int32(r.Told),
 		}
 	})}, nil
 }
@@ -206,8 +207,15 @@ func memoryFrom(ctx context.Context, p *registryv1.Memory) (memory.Entry, error)
 	if e.Origin, err = optionalEnum("memory.origin", p.GetOrigin(), memory.ByAgent); err != nil {
 		return e, err
 	}
-	if access.Of(ctx).Kind != access.Internal {
+	who := access.Of(ctx)
+	if who.Kind != access.Internal {
 		e.Origin = memory.ByClient
+	}
+	// Whoever may export and forget may write everything again as it was exported.
+	if who.Kind == access.Internal || !who.Has(access.Admin) {
+		if err := memory.CheckKey(e.Key, cmp.Or(e.Origin, memory.ByClient)); err != nil {
+			return e, err
+		}
 	}
 	if e.ExpireTime, err = instant("memory.expire_time", p.GetExpireTime()); err != nil {
 		return e, err

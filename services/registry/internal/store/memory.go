@@ -52,6 +52,8 @@ type MemoryReader interface {
 	FindMemories(ctx context.Context, q memory.Query, words []string, now time.Time) ([]memory.Hit, error)
 	// MemoriesOf reads those of the entries that there are.
 	MemoriesOf(ctx context.Context, namespace string, ids []string) (map[string]memory.Entry, error)
+	// MemoryTotal is what a namespace remembers, with what this transaction has changed.
+	MemoryTotal(ctx context.Context, namespace string) (memory.Total, error)
 	// MemoryReads lists who has read, the newest first.
 	MemoryReads(ctx context.Context, q MemoryReadQuery) ([]memory.Read, error)
 }
@@ -65,10 +67,11 @@ type MemoryTx interface {
 	InsertMemory(ctx context.Context, e memory.Entry) (added bool, err error)
 	// PutMemory overwrites a locked entry and its words.
 	PutMemory(ctx context.Context, e memory.Entry) error
-	// MakeRoom removes entries of a place beyond a number, and returns them: those of the lowest
-	// confidence, of these the ones that were written longest ago, but not the one with the id kept.
-	// Entries that others change meanwhile stay.
-	MakeRoom(ctx context.Context, namespace, place, kept string, most int) (removed []memory.Entry, err error)
+	// MakeRoom removes entries of a place beyond a number, and so many that as much is removed as over
+	// says, and returns them: those of the lowest confidence, of these the ones that were written longest
+	// ago, but not the one with the id kept. It removes at most 100. Entries that others change meanwhile
+	// stay.
+	MakeRoom(ctx context.Context, namespace, place, kept string, most int, over memory.Total) (removed []memory.Entry, err error)
 	// DeleteMemory removes an entry; with a revision that is not 0 only that one. Otherwise it is a
 	// Conflict.
 	DeleteMemory(ctx context.Context, namespace, id string, revision int64) error

@@ -69,7 +69,8 @@ type Store interface {
 	// SweepFeed removes events that are older, or more, than the bounds allow, some of them at a time.
 	SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (removed int64, err error)
 	// SweepMemory removes entries that have expired, and records of reads that are older, or more, than the
-	// bounds allow: at most limit of each, and of records of each namespace.
+	// bounds allow: at most limit in one transaction. Namespaces have turns until nothing is left, or each
+	// has had 20.
 	SweepMemory(ctx context.Context, b MemoryBounds, now time.Time, limit int) (entries, reads int64, err error)
 	// FeedChanges returns a channel that has a value when the feed of a namespace may have new events, until
 	// stop. Those that another process writes are told while Follow runs, and soon. Some may not be told:

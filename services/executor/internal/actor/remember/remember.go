@@ -281,6 +281,11 @@ func write(ctx context.Context, m Memory, call *workgraph.Call, shares bool) (wo
 		e.Value = a.Value
 	}
 	f.bound("key", e.Key, maxKey)
+	for _, prefix := range []string{"procedure:", "learned:"} {
+		if strings.HasPrefix(e.Key, prefix) {
+			f.add("a key must not begin with %s: such keys are written by the system", prefix)
+		}
+	}
 	f.bound("text", e.Text, maxText)
 	f.bound("value", string(e.Value), maxValue)
 	if e.Text == "" && len(e.Value) == 0 && len(f) == 0 {

@@ -179,6 +179,8 @@ func TestWrite(t *testing.T) {
 	})
 	for name, c := range map[string]struct{ args, says string }{
 		"Nothing":    {`{"key": "k"}`, "value is missing"},
+		"Procedure":  {`{"key": "procedure:ep_1", "value": "x"}`, "a key must not begin with procedure:"},
+		"Learned":    {`{"key": " learned:f", "value": "x"}`, "a key must not begin with learned:"},
 		"LongText":   {`{"value": "` + strings.Repeat("x", 8<<10+1) + `"}`, "text has 8193 bytes"},
 		"LongValue":  {`{"value": ["` + strings.Repeat("x", 16<<10) + `"]}`, "value has"},
 		"LongKey":    {`{"key": "` + strings.Repeat("x", 257) + `", "value": 1}`, "key has 257 bytes"},

@@ -272,7 +272,8 @@ type Memory struct {
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Who may read it.
 	Scope *MemoryScope `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Its name in the scope. Without one it gets one of its text and value.
+	// Its name in the scope. Without one it gets one of its text and value. Keys that begin with "procedure:" or
+	// "learned:" are written by the system, and by administrators who restore an export.
 	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	// What it is.
 	Kind MemoryKind `protobuf:"varint,5,opt,name=kind,proto3,enum=epigraph.registry.v1.MemoryKind" json:"kind,omitempty"`
@@ -1278,7 +1279,7 @@ func (x *ForgetMemoryResponse) GetForgottenReads() int64 {
 	return 0
 }
 
-// MemoryRead records a search.
+// MemoryRead records who has read.
 type MemoryRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id, "mrd_…".
@@ -1293,12 +1294,16 @@ type MemoryRead struct {
 	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// The API key that was shown; empty for a run.
 	Principal string `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
-	// What was looked for, cut at 512 bytes.
+	// What was looked for, cut at 512 bytes; of a list the user.
 	Query string `protobuf:"bytes,7,opt,name=query,proto3" json:"query,omitempty"`
 	// The scopes, like "namespace" or "user/ada".
 	Scopes []string `protobuf:"bytes,8,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	// The ids of the entries that were told.
-	MemoryIds     []string `protobuf:"bytes,9,rep,name=memory_ids,json=memoryIds,proto3" json:"memory_ids,omitempty"`
+	// The ids of the entries that were told, of many the first 100.
+	MemoryIds []string `protobuf:"bytes,9,rep,name=memory_ids,json=memoryIds,proto3" json:"memory_ids,omitempty"`
+	// How many entries were told.
+	Told int32 `protobuf:"varint,10,opt,name=told,proto3" json:"told,omitempty"`
+	// The name of the RPC, such as "SearchMemory".
+	Method        string `protobuf:"bytes,11,opt,name=method,proto3" json:"method,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1394,6 +1399,20 @@ func (x *MemoryRead) GetMemoryIds() []string {
 		return x.MemoryIds
 	}
 	return nil
+}
+
+func (x *MemoryRead) GetTold() int32 {
+	if x != nil {
+		return x.Told
+	}
+	return 0
+}
+
+func (x *MemoryRead) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
 }
 
 // ListMemoryReadsRequest pages through the records.
@@ -1595,7 +1614,7 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"everything\"]\n" +
 	"\x14ForgetMemoryResponse\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x03R\tforgotten\x12'\n" +
-	"\x0fforgotten_reads\x18\x02 \x01(\x03R\x0eforgottenReads\"\x80\x02\n" +
+	"\x0fforgotten_reads\x18\x02 \x01(\x03R\x0eforgottenReads\"\xac\x02\n" +
 	"\n" +
 	"MemoryRead\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
@@ -1607,7 +1626,10 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x05query\x18\a \x01(\tR\x05query\x12\x16\n" +
 	"\x06scopes\x18\b \x03(\tR\x06scopes\x12\x1d\n" +
 	"\n" +
-	"memory_ids\x18\t \x03(\tR\tmemoryIds\"^\n" +
+	"memory_ids\x18\t \x03(\tR\tmemoryIds\x12\x12\n" +
+	"\x04told\x18\n" +
+	" \x01(\x05R\x04told\x12\x16\n" +
+	"\x06method\x18\v \x01(\tR\x06method\"^\n" +
 	"\x16ListMemoryReadsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +

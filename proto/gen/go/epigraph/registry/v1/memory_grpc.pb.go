@@ -38,22 +38,23 @@ const (
 //
 // MemoryService keeps facts, procedures and preferences, and finds them again.
 type MemoryServiceClient interface {
-	// WriteMemory keeps an entry. It takes the place of the one that its scope has of this key.
+	// WriteMemory keeps an entry. It takes the place of the one that its scope has of this key. A namespace that
+	// is full refuses it, if too few entries of its scope can give way.
 	WriteMemory(ctx context.Context, in *WriteMemoryRequest, opts ...grpc.CallOption) (*WriteMemoryResponse, error)
 	// SearchMemory finds entries of some scopes by words, best first, and records who has read them.
 	SearchMemory(ctx context.Context, in *SearchMemoryRequest, opts ...grpc.CallOption) (*SearchMemoryResponse, error)
-	// GetMemory shows an entry.
+	// GetMemory shows an entry, and records who has read it.
 	GetMemory(ctx context.Context, in *GetMemoryRequest, opts ...grpc.CallOption) (*Memory, error)
-	// ListMemory lists entries; those that were first written last come first.
+	// ListMemory lists entries and records who has read them. Those that were first written last come first.
 	ListMemory(ctx context.Context, in *ListMemoryRequest, opts ...grpc.CallOption) (*ListMemoryResponse, error)
 	// DeleteMemory removes an entry.
 	DeleteMemory(ctx context.Context, in *DeleteMemoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ExportMemory pages through all that the namespace remembers, the oldest first.
+	// ExportMemory pages through all that the namespace remembers, the oldest first, and records who has read.
 	ExportMemory(ctx context.Context, in *ExportMemoryRequest, opts ...grpc.CallOption) (*ExportMemoryResponse, error)
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(ctx context.Context, in *ForgetMemoryRequest, opts ...grpc.CallOption) (*ForgetMemoryResponse, error)
-	// ListMemoryReads lists who has searched, the newest first. Records are kept for 30 days, 10,000 of a
+	// ListMemoryReads lists who has read by SearchMemory, GetMemory, ListMemory and ExportMemory, the newest first. Records are kept for 30 days, 10,000 of a
 	// namespace at most.
 	ListMemoryReads(ctx context.Context, in *ListMemoryReadsRequest, opts ...grpc.CallOption) (*ListMemoryReadsResponse, error)
 }
@@ -152,22 +153,23 @@ func (c *memoryServiceClient) ListMemoryReads(ctx context.Context, in *ListMemor
 //
 // MemoryService keeps facts, procedures and preferences, and finds them again.
 type MemoryServiceServer interface {
-	// WriteMemory keeps an entry. It takes the place of the one that its scope has of this key.
+	// WriteMemory keeps an entry. It takes the place of the one that its scope has of this key. A namespace that
+	// is full refuses it, if too few entries of its scope can give way.
 	WriteMemory(context.Context, *WriteMemoryRequest) (*WriteMemoryResponse, error)
 	// SearchMemory finds entries of some scopes by words, best first, and records who has read them.
 	SearchMemory(context.Context, *SearchMemoryRequest) (*SearchMemoryResponse, error)
-	// GetMemory shows an entry.
+	// GetMemory shows an entry, and records who has read it.
 	GetMemory(context.Context, *GetMemoryRequest) (*Memory, error)
-	// ListMemory lists entries; those that were first written last come first.
+	// ListMemory lists entries and records who has read them. Those that were first written last come first.
 	ListMemory(context.Context, *ListMemoryRequest) (*ListMemoryResponse, error)
 	// DeleteMemory removes an entry.
 	DeleteMemory(context.Context, *DeleteMemoryRequest) (*emptypb.Empty, error)
-	// ExportMemory pages through all that the namespace remembers, the oldest first.
+	// ExportMemory pages through all that the namespace remembers, the oldest first, and records who has read.
 	ExportMemory(context.Context, *ExportMemoryRequest) (*ExportMemoryResponse, error)
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(context.Context, *ForgetMemoryRequest) (*ForgetMemoryResponse, error)
-	// ListMemoryReads lists who has searched, the newest first. Records are kept for 30 days, 10,000 of a
+	// ListMemoryReads lists who has read by SearchMemory, GetMemory, ListMemory and ExportMemory, the newest first. Records are kept for 30 days, 10,000 of a
 	// namespace at most.
 	ListMemoryReads(context.Context, *ListMemoryReadsRequest) (*ListMemoryReadsResponse, error)
 	mustEmbedUnimplementedMemoryServiceServer()
