@@ -109,6 +109,8 @@ type Entry struct {
 	// Value is one JSON value as its author wrote it, or nil.
 	Value []byte
 	Tags  []string
+	// Vector stands for the meaning. It is given by who writes, and is not read back.
+	Vector *Embedding
 	// Origin and Source are who wrote it last. UserID is the user of the run or the epic, if there is
 	// one: whoever forgets the user forgets the entry, whatever its scope.
 	Origin         Origin

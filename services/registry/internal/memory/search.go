@@ -28,6 +28,8 @@ type Query struct {
 	Scopes []Scope
 	// Text has the words; without any the entries that were first written last are found.
 	Text string
+	// Vector stands for the meaning of the query; nil for a search by words alone.
+	Vector *Embedding
 	// Key is that of one entry of each scope.
 	Key   string
 	Kinds []Kind
@@ -45,6 +47,9 @@ type Hit struct {
 	Entry Entry
 	// Weights are those of the words of the query that it has.
 	Weights words.Weights
+	// Similarity is the cosine of the angle between its vector and that of the query; 0 if it was not found by
+	// its meaning.
+	Similarity float64
 	// Score ranks it among those of one query; greater is better.
 	Score int64
 }

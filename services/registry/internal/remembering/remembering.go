@@ -231,6 +231,16 @@ func search(ctx context.Context, r store.Reader, q memory.Query, now time.Time) 
 		return nil, err
 	}
 	memory.Rank(hits)
+	if q.Vector != nil {
+		similar, err := r.SimilarMemories(ctx, q, now)
+		if err != nil {
+			return nil, err
+		}
+		if len(q.Words()) == 0 {
+			hits = nil // they are the newest, whatever they say
+		}
+		hits = memory.Fuse(hits, similar)
+	}
 	hits = hits[:min(len(hits), q.Limit)]
 	wanted := make([]string, len(hits))
 	for i, h := range hits {
@@ -270,6 +280,29 @@ func byKey(ctx context.Context, r store.Reader, q *memory.Query, now time.Time) 
 		}
 	}
 	return out, err
+}
+
+// Unembedded hands out entries of all namespaces of which a model has made no vector, for a while.
+func (m *Memories) Unembedded(ctx context.Context, model string, limit int) ([]memory.Entry, error) {
+	return m.store.LeaseUnembedded(ctx, model, min(limit, memory.MaxToEmbed), memory.EmbedTime)
+}
+
+// Embed sets the vector of an entry, unless it was written since it had the etag.
+func (m *Memories) Embed(ctx context.Context, namespace, id, etag string, v *memory.Embedding) error {
+	return m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		e, err := tx.Memory(ctx, namespace, id)
+		if err == nil {
+			err = epic.CheckEtag("memory "+id, e.Revision, etag)
+		}
+		if err != nil {
+			return err
+		}
+		set, err := tx.EmbedMemory(ctx, namespace, id, e.Revision, v)
+		if err == nil && !set {
+			err = store.Changed("memory", id)
+		}
+		return err
+	})
 }
 
 // Delete removes one.

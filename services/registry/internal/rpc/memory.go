@@ -40,8 +40,13 @@ func NewMemory(m *remembering.Memories) *MemoryServer { return &MemoryServer{mem
 
 // WriteMemory implements registryv1.MemoryServiceServer.
 func (s *MemoryServer) WriteMemory(ctx context.Context, req *registryv1.WriteMemoryRequest) (*registryv1.WriteMemoryResponse, error) {
-	in, o, err := prepared(req, req.GetRequestId(), func() (memory.Entry, error) { return memoryFrom(ctx, req.GetMemory()) })
+	// Two vectors of one text may differ in their last digits: a repetition is known without them.
+	same := &registryv1.WriteMemoryRequest{Memory: req.GetMemory(), RequestId: req.GetRequestId(), Ttl: req.GetTtl()}
+	in, o, err := prepared(same, req.GetRequestId(), func() (memory.Entry, error) { return memoryFrom(ctx, req.GetMemory()) })
 	if err != nil {
+		return nil, err
+	}
+	if in.Vector, err = embeddingFrom(req.GetEmbedding()); err != nil {
 		return nil, err
 	}
 	if req.GetTtl() != nil {
@@ -74,13 +79,44 @@ func (s *MemoryServer) SearchMemory(ctx context.Context, req *registryv1.SearchM
 	if q.Kinds, err = enums[memory.Kind]("kinds", req.GetKinds(), memory.Preference); err != nil {
 		return nil, err
 	}
+	if q.Vector, err = embeddingFrom(req.GetEmbedding()); err != nil {
+		return nil, err
+	}
 	hits, err := s.memories.Search(ctx, q, memory.Read{RunID: req.GetRunId(), NodeID: req.GetNodeId(), UserID: req.GetUserId()})
 	if err != nil {
 		return nil, err
 	}
 	return &registryv1.SearchMemoryResponse{Matches: each(hits, func(h memory.Hit) *registryv1.MemoryMatch {
-		return &registryv1.MemoryMatch{Memory: memoryTo(h.Entry), Score: h.Score, Words: slices.Sorted(maps.Keys(h.Weights))}
+		return &registryv1.MemoryMatch{Memory: memoryTo(h.Entry), Score: h.Score, Words: slices.Sorted(maps.Keys(h.Weights)), Similarity: h.Similarity}
 	})}, nil
+}
+
+// LeaseUnembedded implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) LeaseUnembedded(ctx context.Context, req *registryv1.LeaseUnembeddedRequest) (*registryv1.LeaseUnembeddedResponse, error) {
+	rows, err := s.memories.Unembedded(ctx, req.GetModel(), cmp.Or(int(req.GetLimit()), memory.MaxToEmbed))
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.LeaseUnembeddedResponse{Memories: each(rows, func(e memory.Entry) *registryv1.UnembeddedMemory {
+		return &registryv1.UnembeddedMemory{Namespace: e.Namespace, MemoryId: e.ID, Etag: epic.Etag(e.Revision), Key: e.Key, Text: e.Text, Value: e.Value, Tags: e.Tags}
+	})}, nil
+}
+
+// EmbedMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) EmbedMemory(ctx context.Context, req *registryv1.EmbedMemoryRequest) (*emptypb.Empty, error) {
+	v, err := embeddingFrom(req.GetEmbedding())
+	if err != nil {
+		return nil, err
+	}
+	return &emptypb.Empty{}, s.memories.Embed(ctx, grpckit.Namespace(ctx), req.GetMemoryId(), req.GetEtag(), v)
+}
+
+// embeddingFrom reads a vector; nil if there is none.
+func embeddingFrom(p *registryv1.MemoryEmbedding) (*memory.Embedding, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return memory.NewEmbedding(p.GetModel(), p.GetValues())
 }
 
 // GetMemory implements registryv1.MemoryServiceServer.

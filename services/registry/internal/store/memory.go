@@ -50,6 +50,9 @@ type MemoryReader interface {
 	// written last: memory.MaxFound together. Of at most 2,048 pairs of an entry and another word that
 	// more entries have it looks up whether the entry has the word, too.
 	FindMemories(ctx context.Context, q memory.Query, words []string, now time.Time) ([]memory.Hit, error)
+	// SimilarMemories returns those entries of the scopes of a query that have a vector of its model and pass
+	// its filters at a time, without texts: the memory.MaxSimilar most similar ones, the most similar first.
+	SimilarMemories(ctx context.Context, q memory.Query, now time.Time) ([]memory.Hit, error)
 	// MemoriesOf reads those of the entries that there are.
 	MemoriesOf(ctx context.Context, namespace string, ids []string) (map[string]memory.Entry, error)
 	// MemoryTotal is what a namespace remembers, with what this transaction has changed.
@@ -78,6 +81,8 @@ type MemoryTx interface {
 	// ForgetMemories removes at most limit entries, and of a user or a namespace also at most limit
 	// records of their reads. It returns how many of each there were.
 	ForgetMemories(ctx context.Context, namespace string, f Forget, limit int) (entries, reads int, err error)
+	// EmbedMemory sets the vector of an entry that still has a revision; false if it has not.
+	EmbedMemory(ctx context.Context, namespace, id string, revision int64, v *memory.Embedding) (bool, error)
 	InsertMemoryRead(ctx context.Context, r memory.Read) error
 }
 

@@ -217,6 +217,11 @@ func (t tx) InsertMemory(ctx context.Context, e memory.Entry) (added bool, err e
 	t.changes.remember(e)
 	t.changes.memory.Entries++
 	t.changes.memory.Bytes += int64(e.Size())
+	if e.Vector != nil {
+		if err := t.setVector(ctx, e.Namespace, e.ID, e.Scope.Place(), e.Vector); err != nil {
+			return true, err
+		}
+	}
 	return true, t.putMemoryWords(ctx, &e)
 }
 
@@ -233,6 +238,10 @@ func (t tx) PutMemory(ctx context.Context, e memory.Entry) error {
 	}
 	t.changes.remember(e)
 	t.changes.memory.Bytes += int64(e.Size()) - before
+	// The vector of before stands for what the entry said then.
+	if err := t.setVector(ctx, e.Namespace, e.ID, e.Scope.Place(), e.Vector); err != nil {
+		return err
+	}
 	if _, err := t.Exec(ctx, `DELETE FROM memory_words WHERE namespace = $1 AND memory_id = $2`, e.Namespace, e.ID); err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ const (
 	MemoryService_DeleteMemory_FullMethodName    = "/epigraph.registry.v1.MemoryService/DeleteMemory"
 	MemoryService_ExportMemory_FullMethodName    = "/epigraph.registry.v1.MemoryService/ExportMemory"
 	MemoryService_ForgetMemory_FullMethodName    = "/epigraph.registry.v1.MemoryService/ForgetMemory"
+	MemoryService_LeaseUnembedded_FullMethodName = "/epigraph.registry.v1.MemoryService/LeaseUnembedded"
+	MemoryService_EmbedMemory_FullMethodName     = "/epigraph.registry.v1.MemoryService/EmbedMemory"
 	MemoryService_ListMemoryReads_FullMethodName = "/epigraph.registry.v1.MemoryService/ListMemoryReads"
 )
 
@@ -54,6 +56,11 @@ type MemoryServiceClient interface {
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(ctx context.Context, in *ForgetMemoryRequest, opts ...grpc.CallOption) (*ForgetMemoryResponse, error)
+	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model, for two minutes: until
+	// then no other caller gets them. For services only.
+	LeaseUnembedded(ctx context.Context, in *LeaseUnembeddedRequest, opts ...grpc.CallOption) (*LeaseUnembeddedResponse, error)
+	// EmbedMemory sets the vector of an entry that was not written since. For services only.
+	EmbedMemory(ctx context.Context, in *EmbedMemoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// ListMemoryReads lists who has read by SearchMemory, GetMemory, ListMemory and ExportMemory, the newest first. Records are kept for 30 days, 10,000 of a
 	// namespace at most.
 	ListMemoryReads(ctx context.Context, in *ListMemoryReadsRequest, opts ...grpc.CallOption) (*ListMemoryReadsResponse, error)
@@ -137,6 +144,26 @@ func (c *memoryServiceClient) ForgetMemory(ctx context.Context, in *ForgetMemory
 	return out, nil
 }
 
+func (c *memoryServiceClient) LeaseUnembedded(ctx context.Context, in *LeaseUnembeddedRequest, opts ...grpc.CallOption) (*LeaseUnembeddedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaseUnembeddedResponse)
+	err := c.cc.Invoke(ctx, MemoryService_LeaseUnembedded_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memoryServiceClient) EmbedMemory(ctx context.Context, in *EmbedMemoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(emptypb.Empty)
+	err := c.cc.Invoke(ctx, MemoryService_EmbedMemory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *memoryServiceClient) ListMemoryReads(ctx context.Context, in *ListMemoryReadsRequest, opts ...grpc.CallOption) (*ListMemoryReadsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListMemoryReadsResponse)
@@ -169,6 +196,11 @@ type MemoryServiceServer interface {
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(context.Context, *ForgetMemoryRequest) (*ForgetMemoryResponse, error)
+	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model, for two minutes: until
+	// then no other caller gets them. For services only.
+	LeaseUnembedded(context.Context, *LeaseUnembeddedRequest) (*LeaseUnembeddedResponse, error)
+	// EmbedMemory sets the vector of an entry that was not written since. For services only.
+	EmbedMemory(context.Context, *EmbedMemoryRequest) (*emptypb.Empty, error)
 	// ListMemoryReads lists who has read by SearchMemory, GetMemory, ListMemory and ExportMemory, the newest first. Records are kept for 30 days, 10,000 of a
 	// namespace at most.
 	ListMemoryReads(context.Context, *ListMemoryReadsRequest) (*ListMemoryReadsResponse, error)
@@ -202,6 +234,12 @@ func (UnimplementedMemoryServiceServer) ExportMemory(context.Context, *ExportMem
 }
 func (UnimplementedMemoryServiceServer) ForgetMemory(context.Context, *ForgetMemoryRequest) (*ForgetMemoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForgetMemory not implemented")
+}
+func (UnimplementedMemoryServiceServer) LeaseUnembedded(context.Context, *LeaseUnembeddedRequest) (*LeaseUnembeddedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LeaseUnembedded not implemented")
+}
+func (UnimplementedMemoryServiceServer) EmbedMemory(context.Context, *EmbedMemoryRequest) (*emptypb.Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method EmbedMemory not implemented")
 }
 func (UnimplementedMemoryServiceServer) ListMemoryReads(context.Context, *ListMemoryReadsRequest) (*ListMemoryReadsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListMemoryReads not implemented")
@@ -353,6 +391,42 @@ func _MemoryService_ForgetMemory_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MemoryService_LeaseUnembedded_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaseUnembeddedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemoryServiceServer).LeaseUnembedded(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemoryService_LeaseUnembedded_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemoryServiceServer).LeaseUnembedded(ctx, req.(*LeaseUnembeddedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemoryService_EmbedMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EmbedMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemoryServiceServer).EmbedMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemoryService_EmbedMemory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemoryServiceServer).EmbedMemory(ctx, req.(*EmbedMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _MemoryService_ListMemoryReads_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListMemoryReadsRequest)
 	if err := dec(in); err != nil {
@@ -405,6 +479,14 @@ var MemoryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ForgetMemory",
 			Handler:    _MemoryService_ForgetMemory_Handler,
+		},
+		{
+			MethodName: "LeaseUnembedded",
+			Handler:    _MemoryService_LeaseUnembedded_Handler,
+		},
+		{
+			MethodName: "EmbedMemory",
+			Handler:    _MemoryService_EmbedMemory_Handler,
 		},
 		{
 			MethodName: "ListMemoryReads",

@@ -33,3 +33,20 @@ UPDATE memories SET place = 'user/' || user_id WHERE origin = 3 AND kind = 2 AND
 ALTER TABLE memory_reads ADD COLUMN method text NOT NULL DEFAULT 'SearchMemory';
 ALTER TABLE memory_reads ADD COLUMN told integer NOT NULL DEFAULT 0;
 UPDATE memory_reads SET told = cardinality(entries);
+
+-- Vectors of entries: 32-bit floats, little endian, of length 1. An entry has one; embedded is the model that made
+-- it, empty for none, and embed_after the time before which no one else is asked to make one.
+CREATE TABLE memory_vectors (
+  namespace text COLLATE "C" NOT NULL,
+  memory_id text COLLATE "C" NOT NULL,
+  place     text COLLATE "C" NOT NULL,
+  model     text COLLATE "C" NOT NULL,
+  vector    bytea NOT NULL,
+  PRIMARY KEY (namespace, memory_id),
+  FOREIGN KEY (namespace, memory_id) REFERENCES memories (namespace, id) ON DELETE CASCADE
+);
+CREATE INDEX memory_vectors_by_place ON memory_vectors (namespace, place, model, memory_id);
+ALTER TABLE memory_vectors ALTER COLUMN vector SET STORAGE EXTERNAL; -- nothing of it can be compressed
+ALTER TABLE memories ADD COLUMN embedded text COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE memories ADD COLUMN embed_after timestamptz NOT NULL DEFAULT 'epoch';
+CREATE INDEX memories_by_embedded ON memories (embedded, embed_after);

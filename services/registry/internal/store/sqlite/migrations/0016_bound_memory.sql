@@ -34,3 +34,19 @@ UPDATE memories SET place = 'user/' || user_id WHERE origin = 3 AND kind = 2 AND
 ALTER TABLE memory_reads ADD COLUMN method TEXT NOT NULL DEFAULT 'SearchMemory';
 ALTER TABLE memory_reads ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
 UPDATE memory_reads SET told = json_array_length(entries);
+
+-- Vectors of entries: 32-bit floats, little endian, of length 1. An entry has one; embedded is the model that made
+-- it, empty for none, and embed_after the time before which no one else is asked to make one.
+CREATE TABLE memory_vectors (
+  namespace TEXT NOT NULL,
+  memory_id TEXT NOT NULL,
+  place     TEXT NOT NULL,
+  model     TEXT NOT NULL,
+  vector    BLOB NOT NULL,
+  PRIMARY KEY (namespace, memory_id),
+  FOREIGN KEY (namespace, memory_id) REFERENCES memories (namespace, id) ON DELETE CASCADE
+) STRICT;
+CREATE INDEX memory_vectors_by_place ON memory_vectors (namespace, place, model, memory_id);
+ALTER TABLE memories ADD COLUMN embedded TEXT NOT NULL DEFAULT '';
+ALTER TABLE memories ADD COLUMN embed_after INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX memories_by_embedded ON memories (embedded, embed_after);
