@@ -45,7 +45,7 @@ func (k *kept) EpicOf(_ context.Context, _, task string) (string, error) {
 
 func spec(t *testing.T, m remember.Memory, name string) actor.Spec {
 	t.Helper()
-	for _, s := range remember.Specs(m) {
+	for _, s := range remember.Specs(m, nil) {
 		if s.Name == name {
 			return s
 		}
