@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func TestMemory(t *testing.T) {
 				"Write/LargeEntriesComeBackWhole": memoryLarge, "Write/RepeatsAreOne": memoryRepeat, "Write/OriginIsThatOfTheCaller": memoryOrigin,
 				"Requests/FaultsAreTold": memoryRefused, "Rights/ExportAndForgetAreOfAdmins": memoryRights,
 				"Life/SearchListExportDeleteForget": memoryLife, "Procedure/IsFoundByTheWordsOfTheGoal": memoryProcedure,
+				"Vectors/AreMadeByServicesAndFindEntries": memoryVectors,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, t.Context(), w) })
 			}
@@ -224,4 +226,53 @@ func memoryProcedure(t *testing.T, ctx context.Context, w *memoryWorld) {
 	require.NoError(t, err)
 	last := events.GetEvents()[len(events.GetEvents())-1].GetMemoryWritten()
 	require.Equal(t, []string{"procedure:" + e.GetId(), "procedure", "namespace"}, []string{last.GetKey(), last.GetFactType(), last.GetScope()})
+}
+
+func memoryVectors(t *testing.T, ctx context.Context, w *memoryWorld) {
+	of := func(values ...float32) *registryv1.MemoryEmbedding {
+		return &registryv1.MemoryEmbedding{Model: "vec", Values: values}
+	}
+	scope := userScope("vectors")
+	write := &registryv1.WriteMemoryRequest{Memory: &registryv1.Memory{Scope: scope, Key: "tea", Text: "likes tea"}, Embedding: of(1, 0), RequestId: "vector"}
+	one, err := w.ada.WriteMemory(ctx, write)
+	require.NoError(t, err)
+	write.Embedding = of(1, 0.001)
+	two, err := w.ada.WriteMemory(ctx, write)
+	require.NoError(t, err, "a repetition may have another vector")
+	require.Empty(t, cmp.Diff(one, two, protocmp.Transform()))
+	bare := w.write(t, &registryv1.Memory{Scope: scope, Key: "bike", Text: "rides a bike", Tags: []string{"sport"}})
+	search := &registryv1.SearchMemoryRequest{Query: "beverage", Scopes: []*registryv1.MemoryScope{scope}, Embedding: of(2, 0)}
+	found, err := w.ada.SearchMemory(ctx, search)
+	require.NoError(t, err)
+	require.Len(t, found.GetMatches(), 1)
+	require.Equal(t, "tea", found.GetMatches()[0].GetMemory().GetKey())
+	require.InDelta(t, 1, found.GetMatches()[0].GetSimilarity(), 1e-6)
+
+	lease, embed := &registryv1.LeaseUnembeddedRequest{Model: "vec"}, &registryv1.EmbedMemoryRequest{MemoryId: bare.GetId(), Etag: bare.GetEtag(), Embedding: of(0, 1)}
+	for _, c := range []registryv1.MemoryServiceClient{w.ada, w.root} {
+		_, err = c.LeaseUnembedded(ctx, lease)
+		require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
+		_, err = c.EmbedMemory(ctx, embed)
+		require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
+	}
+	handed, err := w.service.LeaseUnembedded(ctx, lease)
+	require.NoError(t, err)
+	i := slices.IndexFunc(handed.GetMemories(), func(m *registryv1.UnembeddedMemory) bool { return m.GetMemoryId() == bare.GetId() })
+	require.GreaterOrEqual(t, i, 0)
+	require.Empty(t, cmp.Diff(&registryv1.UnembeddedMemory{Namespace: "acme", MemoryId: bare.GetId(), Etag: bare.GetEtag(), Key: "bike", Text: "rides a bike", Tags: []string{"sport"}},
+		handed.GetMemories()[i], protocmp.Transform()))
+	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), embed)
+	require.NoError(t, err)
+	search.Embedding = of(0.1, 1)
+	found, err = w.ada.SearchMemory(ctx, search)
+	require.NoError(t, err)
+	require.Equal(t, "bike", found.GetMatches()[0].GetMemory().GetKey())
+	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), &registryv1.EmbedMemoryRequest{MemoryId: bare.GetId(), Etag: `"9"`, Embedding: of(1)})
+	requireError(t, err, errs.Conflict, "ETAG_MISMATCH")
+	search.Embedding = of(make([]float32, 4097)...)
+	_, err = w.ada.SearchMemory(ctx, search)
+	require.True(t, errs.Is(err, errs.InvalidArgument), "%v", err)
+	search.Embedding = of(0)
+	_, err = w.ada.SearchMemory(ctx, search)
+	requireError(t, err, errs.InvalidArgument, "MEMORY_INVALID")
 }
