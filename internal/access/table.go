@@ -164,6 +164,8 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/WatchEvents":  run,
 
 	"epigraph.registry.v1.MemoryService/WriteMemory":     run,
+	"epigraph.registry.v1.MemoryService/LeaseUnembedded": serviceOnly,
+	"epigraph.registry.v1.MemoryService/EmbedMemory":     serviceOnly,
 	"epigraph.registry.v1.MemoryService/SearchMemory":    run,
 	"epigraph.registry.v1.MemoryService/GetMemory":       run,
 	"epigraph.registry.v1.MemoryService/ListMemory":      run,

@@ -23,6 +23,7 @@ const (
 // Values of OperationName. The names of spans begin with them.
 const (
 	Chat        = "chat"
+	Embeddings  = "embeddings"
 	ExecuteTool = "execute_tool"
 	InvokeAgent = "invoke_agent"
 	Plan        = "plan"

@@ -19,6 +19,8 @@ import (
 type Config struct {
 	// Default is the profile of calls that name none.
 	Default string `help:"profile of calls that name none"`
+	// Embeds is the profile whose model makes vectors.
+	Embeds string `help:"profile whose model makes vectors for searches of the memory by meaning, such as one of text-embedding-3-small; empty means that searches go by words alone"`
 	// Profiles are the models by name.
 	Profiles map[string]Profile `help:"model profiles by name"`
 	// Accounts are the limits of accounts at providers, by name.
@@ -120,6 +122,11 @@ func (c Config) Validate(providers []string) error {
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if _, ok := c.Profiles[c.Default]; !ok {
 		add("default is %q, which is no profile", c.Default)
+	}
+	if p, ok := c.Profiles[c.Embeds]; c.Embeds != "" && !ok {
+		add("embeds is %q, which is no profile", c.Embeds)
+	} else if ok && (p.Provider != "openai" || len(p.Model) > 128) {
+		add("embeds is %q: vectors are asked for by the protocol openai, of a model whose name has at most 128 bytes", c.Embeds)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
 		p := c.Profiles[name]

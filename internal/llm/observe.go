@@ -103,11 +103,11 @@ func (c *observed) begin(ctx context.Context, p *profile, req *Request) context.
 	provider, _ := p.cfg.Booked(req.Model)
 	label := p.label(req.Model)
 	c.common = []attribute.KeyValue{
-		genai.OperationName.String(genai.Chat),
+		genai.OperationName.String(p.operation()),
 		attribute.String("gen_ai.provider.name", provider),
 		attribute.String("gen_ai.request.model", label),
 	}
-	ctx, c.span = c.tracer.Start(ctx, genai.Chat+" "+label, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(c.common...))
+	ctx, c.span = c.tracer.Start(ctx, p.operation()+" "+label, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(c.common...))
 	c.span.SetAttributes(genai.AgentOf(ctx).Attributes()...)
 	c.span.SetAttributes(attribute.String("gen_ai.request.model", errs.Clip(req.Model, maxWord)),
 		attribute.String("epigraph.model.profile", p.name), attribute.Int64("gen_ai.request.max_tokens", req.MaxOutputTokens))

@@ -26,8 +26,9 @@ type Set struct {
 	cfg      Config
 	profiles map[string]*profile
 	conns    *http.Transport
-	// front stands before the profiles; nil if nothing does.
+	// front stands before the profiles; nil if nothing does. plays says that it answers by itself.
 	front Model
+	plays bool
 }
 
 // Options are the collaborators of a Set. The zero value has none.
@@ -49,6 +50,7 @@ type profile struct {
 	name     string
 	cfg      Profile
 	model    Model
+	embedder Embedder
 	account  Account
 	extra    map[string]json.RawMessage
 	governor Governor
@@ -67,7 +69,7 @@ func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{cfg: cfg, profiles: map[string]*profile{}, conns: connections()}
+	s := &Set{cfg: cfg, profiles: map[string]*profile{}, conns: connections(), plays: o.Plays}
 	for name, c := range cfg.Profiles {
 		model, err := providers[c.Provider](Endpoint{
 			BaseURL: c.BaseURL, APIKey: c.APIKey, LegacyMaxTokens: c.LegacyMaxTokens,
@@ -80,6 +82,7 @@ func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
 		for field, text := range c.Extra {
 			p.extra[field] = json.RawMessage(text)
 		}
+		p.embedder, _ = model.(Embedder)
 		if c.Account != "" && o.Governor != nil {
 			p.account = Account{Name: c.Account, AccountLimits: cfg.Accounts[c.Account]}
 		}

@@ -33,6 +33,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/builtin"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/remember"
 	"github.com/epigraph-run/epigraph/services/executor/internal/bots"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
@@ -285,6 +286,8 @@ type Service struct {
 	maintenance *maintenance
 	grace       time.Duration
 	outbox      *outbox.Deliverer // nil without a registry
+	// fill makes vectors for the memory until its context ends; nil where no model does.
+	fill        func(context.Context)
 	limits      *limit.Limiter
 	quotas      *limit.Quotas
 	governor    *governor.Governor // nil without accounts
@@ -425,6 +428,9 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 	return st, nil
 }
 
+// fillPause is how long an executor waits when every entry of the memory has its vector.
+const fillPause = 20 * time.Second
+
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
 	kit := builtin.Deps{Models: models, Threads: thread.NewCache(st.plain, int64(cfg.Threads.Cache)), Facts: st.plain, Memory: st.plain, Telemetry: d.Telemetry}
@@ -435,7 +441,13 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		kit.Epics = rpc.NewEpics(d.Registry)
 	}
 	if d.Registry != nil && d.Memory != nil {
-		kit.Remembered = rpc.NewMemory(d.Memory, d.Registry)
+		m := rpc.NewMemory(d.Memory, d.Registry)
+		kit.Remembered = m
+		if models.Embeds() {
+			s.fill = func(ctx context.Context) {
+				remember.Fill(ctx, m, models, models.EmbeddingModel(), fillPause, s.log)
+			}
+		}
 	}
 	set, err := builtin.New(cfg.Actors, kit)
 	if err != nil {
@@ -544,6 +556,9 @@ func (s *Service) Run(ctx context.Context) error {
 		g.Go(func() error { return s.follower.Run(ctx) })
 	}
 	g.Go(func() error { return s.actors.Run(ctx) })
+	if s.fill != nil {
+		g.Go(func() error { s.fill(ctx); return nil })
+	}
 	g.Go(func() error { return s.limits.Run(ctx) })
 	if s.governor != nil {
 		g.Go(func() error { return s.governor.Run(ctx) })

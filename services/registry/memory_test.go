@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func TestMemory(t *testing.T) {
 				"Write/LargeEntriesComeBackWhole": memoryLarge, "Write/RepeatsAreOne": memoryRepeat, "Write/OriginIsThatOfTheCaller": memoryOrigin,
 				"Requests/FaultsAreTold": memoryRefused, "Rights/ExportAndForgetAreOfAdmins": memoryRights,
 				"Life/SearchListExportDeleteForget": memoryLife, "Procedure/IsFoundByTheWordsOfTheGoal": memoryProcedure,
+				"Vectors/AreMadeByServicesAndFindEntries": memoryVectors,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, t.Context(), w) })
 			}
@@ -122,6 +124,9 @@ func memoryRefused(t *testing.T, ctx context.Context, w *memoryWorld) {
 		"long":  {func(m *registryv1.Memory) { m.Text = strings.Repeat("x", 8193) }, ""},
 		"json":  {func(m *registryv1.Memory) { m.Value = &graphv1.Payload{Json: []byte("{")} }, "MEMORY_INVALID"},
 		"sure":  {func(m *registryv1.Memory) { m.Confidence = proto.Float64(2) }, ""},
+
+		"procedure": {func(m *registryv1.Memory) { m.Key = "procedure:ep_1" }, "MEMORY_KEY_RESERVED"},
+		"learned":   {func(m *registryv1.Memory) { m.Key = "learned:x" }, "MEMORY_KEY_RESERVED"},
 	} {
 		m := proto.CloneOf(ok)
 		c.change(m)
@@ -130,6 +135,14 @@ func memoryRefused(t *testing.T, ctx context.Context, w *memoryWorld) {
 		if c.reason != "" {
 			require.Equal(t, c.reason, errs.ReasonOf(err), name)
 		}
+	}
+	for _, key := range []string{"procedure:ep_1", "learned:x"} {
+		m := proto.CloneOf(ok)
+		m.Key, m.Origin = key, registryv1.MemoryOrigin_MEMORY_ORIGIN_RUN
+		_, err := w.service.WriteMemory(grpckit.WithNamespace(ctx, "acme"), &registryv1.WriteMemoryRequest{Memory: m})
+		requireError(t, err, errs.InvalidArgument, "MEMORY_KEY_RESERVED")
+		_, err = w.root.WriteMemory(ctx, &registryv1.WriteMemoryRequest{Memory: m})
+		require.NoError(t, err, "who may export may restore")
 	}
 	for _, req := range []*registryv1.ForgetMemoryRequest{{}, {UserId: "a", Everything: true}, {Scope: userScope("a"), UserId: "a"}} {
 		_, err := w.root.ForgetMemory(ctx, req)
@@ -149,6 +162,27 @@ func memoryRights(t *testing.T, ctx context.Context, w *memoryWorld) {
 func memoryLife(t *testing.T, ctx context.Context, w *memoryWorld) {
 	for i := range 5 {
 		w.write(t, &registryv1.Memory{Scope: userScope("life"), Key: fmt.Sprint(i), Text: "goal"})
+	}
+	list, err := w.ada.ListMemory(ctx, &registryv1.ListMemoryRequest{Scope: userScope("life"), PageSize: 2})
+	require.NoError(t, err)
+	_, err = w.ada.GetMemory(ctx, &registryv1.GetMemoryRequest{MemoryId: list.GetMemories()[0].GetId()})
+	require.NoError(t, err)
+	_, err = w.root.ExportMemory(ctx, &registryv1.ExportMemoryRequest{PageSize: 1000})
+	require.NoError(t, err)
+	audit, err := w.root.ListMemoryReads(ctx, &registryv1.ListMemoryReadsRequest{PageSize: 3})
+	require.NoError(t, err)
+	for i, want := range []*registryv1.MemoryRead{
+		{Method: "ExportMemory", Principal: "key:root"},
+		{Method: "GetMemory", Principal: "key:ada", Scopes: []string{"user/life"}, Told: 1, MemoryIds: []string{list.GetMemories()[0].GetId()}},
+		{Method: "ListMemory", Principal: "key:ada", Scopes: []string{"user/life"}, Told: 2, MemoryIds: []string{list.GetMemories()[0].GetId(), list.GetMemories()[1].GetId()}},
+	} {
+		got := audit.GetReads()[i]
+		want.Id, want.Time = got.GetId(), got.GetTime()
+		if i == 0 {
+			require.GreaterOrEqual(t, got.GetTold(), int32(5))
+			want.Told, want.MemoryIds = got.GetTold(), got.GetMemoryIds()
+		}
+		require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
 	}
 	none, err := w.ada.SearchMemory(ctx, &registryv1.SearchMemoryRequest{Query: "goal", Scopes: []*registryv1.MemoryScope{userScope("other")}, RunId: "run_1", NodeId: "n", UserId: "other"})
 	require.NoError(t, err)
@@ -192,4 +226,53 @@ func memoryProcedure(t *testing.T, ctx context.Context, w *memoryWorld) {
 	require.NoError(t, err)
 	last := events.GetEvents()[len(events.GetEvents())-1].GetMemoryWritten()
 	require.Equal(t, []string{"procedure:" + e.GetId(), "procedure", "namespace"}, []string{last.GetKey(), last.GetFactType(), last.GetScope()})
+}
+
+func memoryVectors(t *testing.T, ctx context.Context, w *memoryWorld) {
+	of := func(values ...float32) *registryv1.MemoryEmbedding {
+		return &registryv1.MemoryEmbedding{Model: "vec", Values: values}
+	}
+	scope := userScope("vectors")
+	write := &registryv1.WriteMemoryRequest{Memory: &registryv1.Memory{Scope: scope, Key: "tea", Text: "likes tea"}, Embedding: of(1, 0), RequestId: "vector"}
+	one, err := w.ada.WriteMemory(ctx, write)
+	require.NoError(t, err)
+	write.Embedding = of(1, 0.001)
+	two, err := w.ada.WriteMemory(ctx, write)
+	require.NoError(t, err, "a repetition may have another vector")
+	require.Empty(t, cmp.Diff(one, two, protocmp.Transform()))
+	bare := w.write(t, &registryv1.Memory{Scope: scope, Key: "bike", Text: "rides a bike", Tags: []string{"sport"}})
+	search := &registryv1.SearchMemoryRequest{Query: "beverage", Scopes: []*registryv1.MemoryScope{scope}, Embedding: of(2, 0)}
+	found, err := w.ada.SearchMemory(ctx, search)
+	require.NoError(t, err)
+	require.Len(t, found.GetMatches(), 1)
+	require.Equal(t, "tea", found.GetMatches()[0].GetMemory().GetKey())
+	require.InDelta(t, 1, found.GetMatches()[0].GetSimilarity(), 1e-6)
+
+	lease, embed := &registryv1.LeaseUnembeddedRequest{Model: "vec"}, &registryv1.EmbedMemoryRequest{MemoryId: bare.GetId(), Etag: bare.GetEtag(), Embedding: of(0, 1)}
+	for _, c := range []registryv1.MemoryServiceClient{w.ada, w.root} {
+		_, err = c.LeaseUnembedded(ctx, lease)
+		require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
+		_, err = c.EmbedMemory(ctx, embed)
+		require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
+	}
+	handed, err := w.service.LeaseUnembedded(ctx, lease)
+	require.NoError(t, err)
+	i := slices.IndexFunc(handed.GetMemories(), func(m *registryv1.UnembeddedMemory) bool { return m.GetMemoryId() == bare.GetId() })
+	require.GreaterOrEqual(t, i, 0)
+	require.Empty(t, cmp.Diff(&registryv1.UnembeddedMemory{Namespace: "acme", MemoryId: bare.GetId(), Etag: bare.GetEtag(), Key: "bike", Text: "rides a bike", Tags: []string{"sport"}},
+		handed.GetMemories()[i], protocmp.Transform()))
+	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), embed)
+	require.NoError(t, err)
+	search.Embedding = of(0.1, 1)
+	found, err = w.ada.SearchMemory(ctx, search)
+	require.NoError(t, err)
+	require.Equal(t, "bike", found.GetMatches()[0].GetMemory().GetKey())
+	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), &registryv1.EmbedMemoryRequest{MemoryId: bare.GetId(), Etag: `"9"`, Embedding: of(1)})
+	requireError(t, err, errs.Conflict, "ETAG_MISMATCH")
+	search.Embedding = of(make([]float32, 4097)...)
+	_, err = w.ada.SearchMemory(ctx, search)
+	require.True(t, errs.Is(err, errs.InvalidArgument), "%v", err)
+	search.Embedding = of(0)
+	_, err = w.ada.SearchMemory(ctx, search)
+	requireError(t, err, errs.InvalidArgument, "MEMORY_INVALID")
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
+	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/remembering"
 	"github.com/epigraph-run/epigraph/services/registry/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
@@ -53,12 +54,16 @@ type Config struct {
 	FeedAge    time.Duration `help:"how long events of the feed are kept"`
 	// FeedWatches is how many watches of the feed of one namespace are served at once.
 	FeedWatches int `help:"maximum number of watches of the feed of one namespace at once"`
+	// MemoryEntries and MemoryBytes bound what a namespace remembers in all of its scopes.
+	MemoryEntries int64      `help:"maximum number of entries of the memory of a namespace"`
+	MemoryBytes   conf.Bytes `help:"maximum size of the entries of the memory of a namespace"`
 }
 
 // DefaultConfig uses a SQLite file in the working directory and migrates it.
 func DefaultConfig() Config {
 	return Config{Store: "sqlite", SQLitePath: "registry.db", Migrate: true, SweepInterval: 10 * time.Second,
-		FeedEvents: 1_000_000, FeedBytes: 1 << 30, FeedAge: 7 * 24 * time.Hour, FeedWatches: accounting.DefaultBounds().Watches}
+		FeedEvents: 1_000_000, FeedBytes: 1 << 30, FeedAge: 7 * 24 * time.Hour, FeedWatches: accounting.DefaultBounds().Watches,
+		MemoryEntries: memory.DefaultBounds().Entries, MemoryBytes: conf.Bytes(memory.DefaultBounds().Bytes)}
 }
 
 // Validate reports every field that cannot be used.
@@ -90,6 +95,12 @@ func (c Config) Validate() error {
 	}
 	if c.FeedWatches <= 0 {
 		faults = append(faults, fmt.Errorf("feed_watches must be positive, got %d", c.FeedWatches))
+	}
+	if c.MemoryEntries <= 0 {
+		faults = append(faults, fmt.Errorf("memory_entries must be positive, got %d", c.MemoryEntries))
+	}
+	if c.MemoryBytes <= 0 {
+		faults = append(faults, fmt.Errorf("memory_bytes must be positive, got %d", c.MemoryBytes))
 	}
 	if c.FeedAge <= 0 {
 		faults = append(faults, fmt.Errorf("feed_age must be positive, got %s", c.FeedAge))
@@ -132,8 +143,10 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	bounds := accounting.DefaultBounds()
 	bounds.Watches = cfg.FeedWatches
+	remembered := memory.DefaultBounds()
+	remembered.Entries, remembered.Bytes = cfg.MemoryEntries, int64(cfg.MemoryBytes)
 	s := &Service{
-		store: st, accounts: accounting.New(st).Within(bounds), catalog: cataloging.New(st), memories: remembering.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+		store: st, accounts: accounting.New(st).Within(bounds), catalog: cataloging.New(st), memories: remembering.New(st).Within(remembered), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
 		kept: feed.Bounds{Rows: cfg.FeedEvents, Bytes: int64(cfg.FeedBytes), Age: cfg.FeedAge},
 	}
 	if err := s.prepare(ctx, cfg, migrate); err != nil {

@@ -293,9 +293,9 @@ func (c *memoryReadsCmd) Run(e *env) error {
 					who = x.GetPrincipal()
 				}
 				rows = append(rows, []string{view.When(x.GetTime()), view.OneLine(who, 40), view.OneLine(x.GetUserId(), 30), view.OneLine(strings.Join(x.GetScopes(), " "), 50),
-					fmt.Sprint(len(x.GetMemoryIds())), view.OneLine(x.GetQuery(), 50)})
+					strings.TrimSuffix(x.GetMethod(), "Memory"), fmt.Sprint(x.GetTold()), view.OneLine(x.GetQuery(), 50)})
 			}
-			return view.Table(e.io.style(), []string{"TIME", "WHO", "USER", "SCOPES", "TOLD", "QUERY"}, rows)
+			return view.Table(e.io.style(), []string{"TIME", "WHO", "USER", "SCOPES", "BY", "TOLD", "QUERY"}, rows)
 		})
 	})
 }

@@ -37,7 +37,7 @@ func (m Memory) Write(ctx context.Context, namespace string, e remember.Entry, r
 	if len(e.Value) > 0 {
 		in.Value = &graphv1.Payload{Json: e.Value}
 	}
-	req := &registryv1.WriteMemoryRequest{Memory: in, RequestId: request}
+	req := &registryv1.WriteMemoryRequest{Memory: in, RequestId: request, Embedding: embeddingTo(e.Vector)}
 	if e.Life > 0 {
 		req.Ttl = durationpb.New(e.Life)
 	}
@@ -50,7 +50,7 @@ func (m Memory) Write(ctx context.Context, namespace string, e remember.Entry, r
 // Search implements remember.Memory.
 func (m Memory) Search(ctx context.Context, namespace string, s remember.Search) ([]remember.Entry, error) {
 	req := &registryv1.SearchMemoryRequest{
-		Query: s.Text, Key: s.Key, MinConfidence: s.MinConfidence, Limit: int32(s.Limit), RunId: s.Run, NodeId: s.Node, UserId: s.User,
+		Query: s.Text, Key: s.Key, MinConfidence: s.MinConfidence, Limit: int32(s.Limit), RunId: s.Run, NodeId: s.Node, UserId: s.User, Embedding: embeddingTo(s.Vector),
 	}
 	for _, scope := range s.Scopes {
 		req.Scopes = append(req.Scopes, scopeTo(scope))
@@ -66,6 +66,33 @@ func (m Memory) Search(ctx context.Context, namespace string, s remember.Search)
 		out = append(out, remembered(match.GetMemory()))
 	}
 	return out, err
+}
+
+func embeddingTo(v *remember.Vector) *registryv1.MemoryEmbedding {
+	if v == nil {
+		return nil
+	}
+	return &registryv1.MemoryEmbedding{Model: v.Model, Values: v.Values}
+}
+
+var _ remember.Unembedded = Memory{}
+
+// Lease implements remember.Unembedded.
+func (m Memory) Lease(ctx context.Context, model string, limit int) (out []remember.Bare, err error) {
+	got, err := m.client.LeaseUnembedded(ctx, &registryv1.LeaseUnembeddedRequest{Model: model, Limit: int32(limit)})
+	for _, b := range got.GetMemories() {
+		out = append(out, remember.Bare{
+			Namespace: b.GetNamespace(), ID: b.GetMemoryId(), Etag: b.GetEtag(),
+			Entry: remember.Entry{Key: b.GetKey(), Text: b.GetText(), Value: b.GetValue(), Tags: b.GetTags()},
+		})
+	}
+	return out, err
+}
+
+// Embed implements remember.Unembedded.
+func (m Memory) Embed(ctx context.Context, b remember.Bare, v remember.Vector) error {
+	_, err := m.client.EmbedMemory(grpckit.WithNamespace(ctx, b.Namespace), &registryv1.EmbedMemoryRequest{MemoryId: b.ID, Etag: b.Etag, Embedding: embeddingTo(&v)})
+	return err
 }
 
 // EpicOf implements remember.Memory.

@@ -54,6 +54,9 @@ func keepProcedure(ctx context.Context, tx store.Tx, before epic.State, e *epic.
 	if err != nil {
 		return err
 	}
+	if entry.Scope.Check() != nil {
+		return nil // no scope can name its user, and the procedure is not for others
+	}
 	entry.Namespace, entry.Principal = e.Namespace, e.Principal
 	return remembering.Put(ctx, tx, entry, now)
 }

@@ -31,6 +31,10 @@ const (
 	ReasonInvalid = "MEMORY_INVALID"
 	// ReasonNotFound is the reason when the namespace has no such entry.
 	ReasonNotFound = "MEMORY_NOT_FOUND"
+	// ReasonFull refuses an entry for which its namespace has no room.
+	ReasonFull = "MEMORY_FULL"
+	// ReasonKeyReserved refuses a key that the system gives.
+	ReasonKeyReserved = "MEMORY_KEY_RESERVED"
 	// ReasonScopeInvalid refuses a scope.
 	ReasonScopeInvalid = "MEMORY_SCOPE_INVALID"
 )
@@ -105,6 +109,8 @@ type Entry struct {
 	// Value is one JSON value as its author wrote it, or nil.
 	Value []byte
 	Tags  []string
+	// Vector stands for the meaning. It is given by who writes, and is not read back.
+	Vector *Embedding
 	// Origin and Source are who wrote it last. UserID is the user of the run or the epic, if there is
 	// one: whoever forgets the user forgets the entry, whatever its scope.
 	Origin         Origin
@@ -116,6 +122,22 @@ type Entry struct {
 	Principal                          string
 	// Revision counts changes from 1.
 	Revision int64
+}
+
+// reserved are the beginnings of keys that the system gives, and who writes them.
+func reserved() map[string]Origin {
+	return map[string]Origin{procedureKeys: ByEpic, "learned:": ByAgent}
+}
+
+// CheckKey refuses a key that only another origin writes.
+func CheckKey(key string, by Origin) error {
+	for prefix, origin := range reserved() {
+		if strings.HasPrefix(key, prefix) && by != origin {
+			return errs.New(errs.InvalidArgument, ReasonKeyReserved, "the key %.80q begins with %q, which is reserved for what the system writes", key, prefix).
+				Violate("key", ReasonKeyReserved, "is reserved").Hint("choose a key that does not begin with procedure: or learned:")
+		}
+	}
+	return nil
 }
 
 // New returns what is to be kept of in: with an id, in the bounds, at its first revision. An entry
@@ -185,6 +207,12 @@ func named(s string, most int) bool {
 
 func invalid(field, message string) error {
 	return errs.New(errs.InvalidArgument, ReasonInvalid, "%s", message).Violate(field, ReasonInvalid, message)
+}
+
+// Full is the error of an entry for which there is no room.
+func Full(t Total, b Bounds) error {
+	return errs.New(errs.FailedPrecondition, ReasonFull, "the namespace remembers %d entries of %d bytes with this one, and the bounds are %d and %d: too few of its scope can give way",
+		t.Entries, t.Bytes, b.Entries, b.Bytes).Hint("forget a scope or a user, delete entries, or raise registry.memory_entries or registry.memory_bytes")
 }
 
 // NotFound is the error of an entry that is not there.

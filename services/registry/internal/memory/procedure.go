@@ -50,7 +50,18 @@ type procedure struct {
 }
 
 // ProcedureKey is the key of the procedure of an epic.
-func ProcedureKey(epicID string) string { return "procedure:" + epicID }
+func ProcedureKey(epicID string) string { return procedureKeys + epicID }
+
+const procedureKeys = "procedure:"
+
+// scope is that of the user of the epic, since goals and results may tell of the user. Only what no user
+// began is for everybody.
+func (o *Outcome) scope() Scope {
+	if o.UserID == "" {
+		return Scope{Level: OfNamespace}
+	}
+	return Scope{Level: OfUser, Subject: o.UserID}
+}
 
 // ProcedureOf is the entry of a finished epic. Its confidence is the success rate.
 func ProcedureOf(o Outcome) (Entry, error) {
@@ -71,7 +82,7 @@ func ProcedureOf(o Outcome) (Entry, error) {
 		text += "\n" + errs.Clip(strings.ToValidUTF8(o.Summary, "�"), maxSummary)
 	}
 	return Entry{
-		Scope: Scope{Level: OfNamespace}, Key: ProcedureKey(o.EpicID), Kind: Procedure, Text: text, Value: bytes.TrimSpace(raw.Bytes()), Tags: v.Tags,
+		Scope: o.scope(), Key: ProcedureKey(o.EpicID), Kind: Procedure, Text: text, Value: bytes.TrimSpace(raw.Bytes()), Tags: v.Tags,
 		Origin: ByEpic, Source: o.EpicID, UserID: o.UserID, Confidence: v.SuccessRate,
 	}, nil
 }

@@ -90,7 +90,26 @@ type Bounds struct {
 	// Namespace is how many entries the scope of a namespace holds, Subject each other scope. Those
 	// with the lowest confidence give way, of these the ones that were written longest ago.
 	Namespace, Subject int
+	// Entries and Bytes bound all scopes of a namespace together; 0 is no bound. Entries of the scope
+	// that is written give way, by the same rule. A write for which too few do is refused.
+	Entries, Bytes int64
+}
+
+// Total is what a namespace remembers in all of its scopes.
+type Total struct{ Entries, Bytes int64 }
+
+// Over is what must be removed to come back to the bounds, never negative.
+func (t Total) Over(b Bounds) (over Total) {
+	if b.Entries > 0 {
+		over.Entries = max(t.Entries-b.Entries, 0)
+	}
+	if b.Bytes > 0 {
+		over.Bytes = max(t.Bytes-b.Bytes, 0)
+	}
+	return over
 }
 
 // DefaultBounds are those of a registry.
-func DefaultBounds() Bounds { return Bounds{Namespace: 10_000, Subject: 1000} }
+func DefaultBounds() Bounds {
+	return Bounds{Namespace: 10_000, Subject: 1000, Entries: 1_000_000, Bytes: 1 << 30}
+}

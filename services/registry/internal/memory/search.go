@@ -28,6 +28,8 @@ type Query struct {
 	Scopes []Scope
 	// Text has the words; without any the entries that were first written last are found.
 	Text string
+	// Vector stands for the meaning of the query; nil for a search by words alone.
+	Vector *Embedding
 	// Key is that of one entry of each scope.
 	Key   string
 	Kinds []Kind
@@ -45,6 +47,9 @@ type Hit struct {
 	Entry Entry
 	// Weights are those of the words of the query that it has.
 	Weights words.Weights
+	// Similarity is the cosine of the angle between its vector and that of the query; 0 if it was not found by
+	// its meaning.
+	Similarity float64
 	// Score ranks it among those of one query; greater is better.
 	Score int64
 }
@@ -64,17 +69,29 @@ func Rank(hits []Hit) {
 	})
 }
 
-// Read is the record of a search: who has read what.
+// Read is the record of who has read what.
 type Read struct {
 	Namespace, ID string
 	Time          time.Time
+	// Method is the name of the RPC.
+	Method string
 	// RunID, NodeID and UserID are those of the run that read; empty for clients.
 	RunID, NodeID, UserID string
 	Principal             string
 	Query                 string
 	Scopes                []string
-	// Entries are the ids of what was told.
+	// Entries are the ids of what was told, at most MaxReadEntries of Told.
 	Entries []string
+	Told    int
+}
+
+// MaxReadEntries is how many entries a record of a read names.
+const MaxReadEntries = 100
+
+// Tells notes what is told.
+func (r *Read) Tells(ids ...string) {
+	r.Told += len(ids)
+	r.Entries = append(r.Entries, ids[:min(len(ids), MaxReadEntries-len(r.Entries))]...)
 }
 
 // MaxReadQuery bounds the query that a record shows, in bytes.

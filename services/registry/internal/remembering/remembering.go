@@ -22,9 +22,8 @@ import (
 // ReasonSearchEmpty refuses a search in no scope, or in too many.
 const ReasonSearchEmpty = "MEMORY_SCOPES_INVALID"
 
-// forgottenAtOnce is how many entries one transaction forgets, sweptAtOnce how many rows a sweep
-// removes.
-const forgottenAtOnce, sweptAtOnce = 200, 1000
+// forgottenAtOnce is how many entries one transaction forgets, or a sweep removes.
+const forgottenAtOnce = 200
 
 // Memories applies the use cases to a store. It is safe for concurrent use.
 type Memories struct {
@@ -47,39 +46,40 @@ func (m *Memories) Write(ctx context.Context, namespace string, c request.Change
 		return out, nil, err
 	}
 	err = m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		// An entry is known by its scope and key: its id may be that of one that is there already.
-		name := in.Scope.Place() + "\n" + in.Key
-		earlier, err := c.Earlier(ctx, tx, namespace, "WriteMemory", name, now)
+		before, found, err := tx.LockMemory(ctx, namespace, in.Scope.Place(), in.Key)
+		if err != nil {
+			return err
+		}
+		id := in.ID
+		if found {
+			id = before.ID
+		}
+		// The record of the request names the entry by its id: a scope may name a user, who may be forgotten
+		// before the record is.
+		earlier, err := c.Earlier(ctx, tx, namespace, "WriteMemory", id, now)
 		if err != nil {
 			return err
 		}
 		if earlier != "" {
-			place, key, _ := strings.Cut(earlier, "\n")
-			there, err := tx.MemoriesAt(ctx, namespace, []string{place}, key)
-			if err != nil || len(there) == 0 {
-				return notFound(err, key)
-			}
-			out = there[0]
-			return nil
+			out, err = tx.Memory(ctx, namespace, earlier)
+			return err
 		}
-		out, removed, err = put(ctx, tx, in, c.Etag, m.bounds, now)
+		if out, removed, err = put(ctx, tx, in, c.Etag, m.bounds, now); err == nil && out.ID != id && c.ID != "" {
+			err = store.Changed("memory", in.Key) // somebody added it meanwhile; the repetition finds it
+		}
 		return err
 	})
 	return out, removed, err
 }
 
-func notFound(err error, id string) error {
-	if err != nil {
-		return err
-	}
-	return memory.NotFound(id)
-}
-
-// Put keeps an entry in the transaction of what it is about, in the bounds of a registry.
+// Put keeps an entry in the transaction of what it is about, which it must not fail: within the bound of
+// its scope, and whether or not the namespace is full.
 func Put(ctx context.Context, tx store.Tx, in memory.Entry, now time.Time) error {
 	e, err := memory.New(in.Namespace, in, now)
 	if err == nil {
-		_, _, err = put(ctx, tx, e, "", memory.DefaultBounds(), now)
+		b := memory.DefaultBounds()
+		b.Entries, b.Bytes = 0, 0
+		_, _, err = put(ctx, tx, e, "", b, now)
 	}
 	return err
 }
@@ -99,7 +99,7 @@ func put(ctx context.Context, tx store.Tx, in memory.Entry, etag string, b memor
 			return out, nil, err
 		}
 		if added {
-			removed, err = tx.MakeRoom(ctx, in.Namespace, place, in.ID, in.Scope.Most(b))
+			removed, err = makeRoom(ctx, tx, &in, b)
 			return in, removed, err
 		}
 		// Somebody else has added it meanwhile.
@@ -114,10 +114,32 @@ func put(ctx context.Context, tx store.Tx, in memory.Entry, etag string, b memor
 		return out, nil, err
 	}
 	out = in.Over(before, now)
-	return out, nil, tx.PutMemory(ctx, out)
+	if err := tx.PutMemory(ctx, out); err != nil || out.Size() <= before.Size() {
+		return out, nil, err
+	}
+	removed, err = makeRoom(ctx, tx, &out, b)
+	return out, removed, err
 }
 
-// Get reads one that has not expired.
+// makeRoom has entries of the scope of one that was written give way to it, and refuses it where too few
+// can.
+func makeRoom(ctx context.Context, tx store.Tx, e *memory.Entry, b memory.Bounds) ([]memory.Entry, error) {
+	total, err := tx.MemoryTotal(ctx, e.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	removed, err := tx.MakeRoom(ctx, e.Namespace, e.Scope.Place(), e.ID, e.Scope.Most(b), total.Over(b))
+	if err != nil || total.Over(b) == (memory.Total{}) {
+		return removed, err
+	}
+	left, err := tx.MemoryTotal(ctx, e.Namespace)
+	if err == nil && left.Over(b) != (memory.Total{}) {
+		return nil, memory.Full(total, b)
+	}
+	return removed, err
+}
+
+// Get reads one that has not expired, and records who has read it.
 func (m *Memories) Get(ctx context.Context, namespace, id string) (out memory.Entry, err error) {
 	now := dbkit.Now()
 	err = m.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
@@ -127,10 +149,32 @@ func (m *Memories) Get(ctx context.Context, namespace, id string) (out memory.En
 		}
 		return err
 	})
-	return out, err
+	if err != nil {
+		return out, err
+	}
+	by := memory.Read{Method: "GetMemory", Scopes: []string{out.Scope.Place()}}
+	by.Tells(id)
+	return out, m.record(ctx, namespace, by, now)
 }
 
-// List lists what has not expired.
+// record keeps who has read. What cannot be recorded is not told.
+func (m *Memories) record(ctx context.Context, namespace string, by memory.Read, now time.Time) error {
+	by.Namespace, by.ID, by.Time, by.Principal = namespace, ids.New(memory.ReadPrefix), now, request.Caller(ctx)
+	return m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error { return tx.InsertMemoryRead(ctx, by) })
+}
+
+// Told records that entries of a list are told, by the RPC of a name. Only the caller knows which fit into
+// the page.
+func (m *Memories) Told(ctx context.Context, method string, q store.MemoryQuery, ids []string) error {
+	by := memory.Read{Method: method, Query: q.UserID}
+	if q.Place != "" {
+		by.Scopes = []string{q.Place}
+	}
+	by.Tells(ids...)
+	return m.record(ctx, q.Namespace, by, dbkit.Now())
+}
+
+// List lists what has not expired. Told records who has read it.
 func (m *Memories) List(ctx context.Context, q store.MemoryQuery) (out store.Found[memory.Entry], err error) {
 	q.Now = dbkit.Now()
 	err = m.store.View(ctx, q.Namespace, func(ctx context.Context, r store.Reader) error {
@@ -167,15 +211,15 @@ func (m *Memories) Search(ctx context.Context, q memory.Query, by memory.Read) (
 	if err != nil {
 		return nil, err
 	}
-	by.Namespace, by.ID, by.Time, by.Principal = q.Namespace, ids.New(memory.ReadPrefix), now, request.Caller(ctx)
+	by.Method = "SearchMemory"
 	by.Query = errs.Clip(strings.ReplaceAll(strings.TrimSpace(q.Key+" "+q.Text), "\x00", ""), memory.MaxReadQuery)
 	for _, s := range q.Scopes {
 		by.Scopes = append(by.Scopes, s.Place())
 	}
 	for _, h := range hits {
-		by.Entries = append(by.Entries, h.Entry.ID)
+		by.Tells(h.Entry.ID)
 	}
-	return hits, m.store.Update(ctx, q.Namespace, func(ctx context.Context, tx store.Tx) error { return tx.InsertMemoryRead(ctx, by) })
+	return hits, m.record(ctx, q.Namespace, by, now)
 }
 
 func search(ctx context.Context, r store.Reader, q memory.Query, now time.Time) ([]memory.Hit, error) {
@@ -187,6 +231,16 @@ func search(ctx context.Context, r store.Reader, q memory.Query, now time.Time) 
 		return nil, err
 	}
 	memory.Rank(hits)
+	if q.Vector != nil {
+		similar, err := r.SimilarMemories(ctx, q, now)
+		if err != nil {
+			return nil, err
+		}
+		if len(q.Words()) == 0 {
+			hits = nil // they are the newest, whatever they say
+		}
+		hits = memory.Fuse(hits, similar)
+	}
 	hits = hits[:min(len(hits), q.Limit)]
 	wanted := make([]string, len(hits))
 	for i, h := range hits {
@@ -226,6 +280,29 @@ func byKey(ctx context.Context, r store.Reader, q *memory.Query, now time.Time) 
 		}
 	}
 	return out, err
+}
+
+// Unembedded hands out entries of all namespaces of which a model has made no vector, for a while.
+func (m *Memories) Unembedded(ctx context.Context, model string, limit int) ([]memory.Entry, error) {
+	return m.store.LeaseUnembedded(ctx, model, min(limit, memory.MaxToEmbed), memory.EmbedTime)
+}
+
+// Embed sets the vector of an entry, unless it was written since it had the etag.
+func (m *Memories) Embed(ctx context.Context, namespace, id, etag string, v *memory.Embedding) error {
+	return m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		e, err := tx.Memory(ctx, namespace, id)
+		if err == nil {
+			err = epic.CheckEtag("memory "+id, e.Revision, etag)
+		}
+		if err != nil {
+			return err
+		}
+		set, err := tx.EmbedMemory(ctx, namespace, id, e.Revision, v)
+		if err == nil && !set {
+			err = store.Changed("memory", id)
+		}
+		return err
+	})
 }
 
 // Delete removes one.
@@ -274,5 +351,5 @@ func (m *Memories) Reads(ctx context.Context, q store.MemoryReadQuery) (out []me
 
 // Sweep removes entries that have expired and old records of reads.
 func (m *Memories) Sweep(ctx context.Context) (entries, reads int64, err error) {
-	return m.store.SweepMemory(ctx, store.DefaultMemoryBounds(), dbkit.Now(), sweptAtOnce)
+	return m.store.SweepMemory(ctx, store.DefaultMemoryBounds(), dbkit.Now(), forgottenAtOnce)
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,8 +40,13 @@ func NewMemory(m *remembering.Memories) *MemoryServer { return &MemoryServer{mem
 
 // WriteMemory implements registryv1.MemoryServiceServer.
 func (s *MemoryServer) WriteMemory(ctx context.Context, req *registryv1.WriteMemoryRequest) (*registryv1.WriteMemoryResponse, error) {
-	in, o, err := prepared(req, req.GetRequestId(), func() (memory.Entry, error) { return memoryFrom(ctx, req.GetMemory()) })
+	// Two vectors of one text may differ in their last digits: a repetition is known without them.
+	same := &registryv1.WriteMemoryRequest{Memory: req.GetMemory(), RequestId: req.GetRequestId(), Ttl: req.GetTtl()}
+	in, o, err := prepared(same, req.GetRequestId(), func() (memory.Entry, error) { return memoryFrom(ctx, req.GetMemory()) })
 	if err != nil {
+		return nil, err
+	}
+	if in.Vector, err = embeddingFrom(req.GetEmbedding()); err != nil {
 		return nil, err
 	}
 	if req.GetTtl() != nil {
@@ -73,13 +79,44 @@ func (s *MemoryServer) SearchMemory(ctx context.Context, req *registryv1.SearchM
 	if q.Kinds, err = enums[memory.Kind]("kinds", req.GetKinds(), memory.Preference); err != nil {
 		return nil, err
 	}
+	if q.Vector, err = embeddingFrom(req.GetEmbedding()); err != nil {
+		return nil, err
+	}
 	hits, err := s.memories.Search(ctx, q, memory.Read{RunID: req.GetRunId(), NodeID: req.GetNodeId(), UserID: req.GetUserId()})
 	if err != nil {
 		return nil, err
 	}
 	return &registryv1.SearchMemoryResponse{Matches: each(hits, func(h memory.Hit) *registryv1.MemoryMatch {
-		return &registryv1.MemoryMatch{Memory: memoryTo(h.Entry), Score: h.Score, Words: slices.Sorted(maps.Keys(h.Weights))}
+		return &registryv1.MemoryMatch{Memory: memoryTo(h.Entry), Score: h.Score, Words: slices.Sorted(maps.Keys(h.Weights)), Similarity: h.Similarity}
 	})}, nil
+}
+
+// LeaseUnembedded implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) LeaseUnembedded(ctx context.Context, req *registryv1.LeaseUnembeddedRequest) (*registryv1.LeaseUnembeddedResponse, error) {
+	rows, err := s.memories.Unembedded(ctx, req.GetModel(), cmp.Or(int(req.GetLimit()), memory.MaxToEmbed))
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.LeaseUnembeddedResponse{Memories: each(rows, func(e memory.Entry) *registryv1.UnembeddedMemory {
+		return &registryv1.UnembeddedMemory{Namespace: e.Namespace, MemoryId: e.ID, Etag: epic.Etag(e.Revision), Key: e.Key, Text: e.Text, Value: e.Value, Tags: e.Tags}
+	})}, nil
+}
+
+// EmbedMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) EmbedMemory(ctx context.Context, req *registryv1.EmbedMemoryRequest) (*emptypb.Empty, error) {
+	v, err := embeddingFrom(req.GetEmbedding())
+	if err != nil {
+		return nil, err
+	}
+	return &emptypb.Empty{}, s.memories.Embed(ctx, grpckit.Namespace(ctx), req.GetMemoryId(), req.GetEtag(), v)
+}
+
+// embeddingFrom reads a vector; nil if there is none.
+func embeddingFrom(p *registryv1.MemoryEmbedding) (*memory.Embedding, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return memory.NewEmbedding(p.GetModel(), p.GetValues())
 }
 
 // GetMemory implements registryv1.MemoryServiceServer.
@@ -132,7 +169,7 @@ func (s *MemoryServer) list(ctx context.Context, method string, req listRequest,
 		return nil, "", err
 	}
 	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(e memory.Entry) page.Cursor { return page.Cursor{CreateTime: e.CreateTime, ID: e.ID} })
-	return each(rows, memoryTo), next, nil
+	return each(rows, memoryTo), next, s.memories.Told(ctx, method, q, each(rows, func(e memory.Entry) string { return e.ID }))
 }
 
 // DeleteMemory implements registryv1.MemoryServiceServer.
@@ -181,7 +218,7 @@ func (s *MemoryServer) ListMemoryReads(ctx context.Context, req *registryv1.List
 	return &registryv1.ListMemoryReadsResponse{NextPageToken: next, Reads: each(rows, func(r memory.Read) *registryv1.MemoryRead {
 		return &registryv1.MemoryRead{
 			Id: r.ID, Time: stamp(r.Time), RunId: r.RunID, NodeId: r.NodeID, UserId: r.UserID, Principal: r.Principal,
-			Query: r.Query, Scopes: r.Scopes, MemoryIds: r.Entries,
+			Query: r.Query, Scopes: r.Scopes, MemoryIds: r.Entries, Method: r.Method, Told: int32(r.Told),
 		}
 	})}, nil
 }
@@ -206,8 +243,15 @@ func memoryFrom(ctx context.Context, p *registryv1.Memory) (memory.Entry, error)
 	if e.Origin, err = optionalEnum("memory.origin", p.GetOrigin(), memory.ByAgent); err != nil {
 		return e, err
 	}
-	if access.Of(ctx).Kind != access.Internal {
+	who := access.Of(ctx)
+	if who.Kind != access.Internal {
 		e.Origin = memory.ByClient
+	}
+	// Whoever may export and forget may write everything again as it was exported.
+	if who.Kind == access.Internal || !who.Has(access.Admin) {
+		if err := memory.CheckKey(e.Key, cmp.Or(e.Origin, memory.ByClient)); err != nil {
+			return e, err
+		}
 	}
 	if e.ExpireTime, err = instant("memory.expire_time", p.GetExpireTime()); err != nil {
 		return e, err

@@ -45,12 +45,18 @@ type MemoryReader interface {
 	// Memories lists by the time of the first write.
 	Memories(ctx context.Context, q MemoryQuery) (Found[memory.Entry], error)
 	// FindMemories returns what has one of the words of a query and passes its filters at a time, or
-	// without words the last entries of each scope, in no order and without texts. Of each word of a
-	// scope it looks at the entries that were first written last, memory.MaxFound of all words
-	// together.
+	// without words the last entries of each scope, in no order and without texts. Of each word, scope
+	// and kind it looks at the entries in which the word weighs most, of equals at those that were first
+	// written last: memory.MaxFound together. Of at most 2,048 pairs of an entry and another word that
+	// more entries have it looks up whether the entry has the word, too.
 	FindMemories(ctx context.Context, q memory.Query, words []string, now time.Time) ([]memory.Hit, error)
+	// SimilarMemories returns those entries of the scopes of a query that have a vector of its model and pass
+	// its filters at a time, without texts: the memory.MaxSimilar most similar ones, the most similar first.
+	SimilarMemories(ctx context.Context, q memory.Query, now time.Time) ([]memory.Hit, error)
 	// MemoriesOf reads those of the entries that there are.
 	MemoriesOf(ctx context.Context, namespace string, ids []string) (map[string]memory.Entry, error)
+	// MemoryTotal is what a namespace remembers, with what this transaction has changed.
+	MemoryTotal(ctx context.Context, namespace string) (memory.Total, error)
 	// MemoryReads lists who has read, the newest first.
 	MemoryReads(ctx context.Context, q MemoryReadQuery) ([]memory.Read, error)
 }
@@ -64,16 +70,19 @@ type MemoryTx interface {
 	InsertMemory(ctx context.Context, e memory.Entry) (added bool, err error)
 	// PutMemory overwrites a locked entry and its words.
 	PutMemory(ctx context.Context, e memory.Entry) error
-	// MakeRoom removes entries of a place beyond a number, and returns them: those of the lowest
-	// confidence, of these the ones that were written longest ago, but not the one with the id kept.
-	// Entries that others change meanwhile stay.
-	MakeRoom(ctx context.Context, namespace, place, kept string, most int) (removed []memory.Entry, err error)
+	// MakeRoom removes entries of a place beyond a number, and so many that as much is removed as over
+	// says, and returns them: those of the lowest confidence, of these the ones that were written longest
+	// ago, but not the one with the id kept. It removes at most 100. Entries that others change meanwhile
+	// stay.
+	MakeRoom(ctx context.Context, namespace, place, kept string, most int, over memory.Total) (removed []memory.Entry, err error)
 	// DeleteMemory removes an entry; with a revision that is not 0 only that one. Otherwise it is a
 	// Conflict.
 	DeleteMemory(ctx context.Context, namespace, id string, revision int64) error
 	// ForgetMemories removes at most limit entries, and of a user or a namespace also at most limit
 	// records of their reads. It returns how many of each there were.
 	ForgetMemories(ctx context.Context, namespace string, f Forget, limit int) (entries, reads int, err error)
+	// EmbedMemory sets the vector of an entry that still has a revision; false if it has not.
+	EmbedMemory(ctx context.Context, namespace, id string, revision int64, v *memory.Embedding) (bool, error)
 	InsertMemoryRead(ctx context.Context, r memory.Read) error
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
+	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
@@ -69,8 +70,12 @@ type Store interface {
 	// SweepFeed removes events that are older, or more, than the bounds allow, some of them at a time.
 	SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (removed int64, err error)
 	// SweepMemory removes entries that have expired, and records of reads that are older, or more, than the
-	// bounds allow: at most limit of each, and of records of each namespace.
+	// bounds allow: at most limit in one transaction. Namespaces have turns until nothing is left, or each
+	// has had 20.
 	SweepMemory(ctx context.Context, b MemoryBounds, now time.Time, limit int) (entries, reads int64, err error)
+	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model. Until the lease ends,
+	// after hold, nobody else gets them.
+	LeaseUnembedded(ctx context.Context, model string, limit int, hold time.Duration) ([]memory.Entry, error)
 	// FeedChanges returns a channel that has a value when the feed of a namespace may have new events, until
 	// stop. Those that another process writes are told while Follow runs, and soon. Some may not be told:
 	// whoever waits looks from time to time.

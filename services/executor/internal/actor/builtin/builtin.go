@@ -117,7 +117,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), epics.Specs(d.Epics), remember.Specs(d.Remembered), named, tools)...)
+	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), epics.Specs(d.Epics), remember.Specs(d.Remembered, embedder(d.Models)), named, tools)...)
 	if err != nil {
 		return nil, err
 	}
@@ -185,3 +185,11 @@ func (s *Set) Run(ctx context.Context) error { return s.mcp.Run(ctx) }
 
 // Close ends the connections to MCP servers, and the servers that were started.
 func (s *Set) Close() error { return s.mcp.Close() }
+
+// embedder makes vectors for the memory, or is nil.
+func embedder(models *llm.Set) remember.Embedder {
+	if models == nil || !models.Embeds() {
+		return nil
+	}
+	return models
+}

@@ -58,6 +58,8 @@ type Entry struct {
 	Written time.Time
 	// Source is the run that writes, and User its user.
 	Source, User string
+	// Vector stands for the meaning; nil if no model makes one.
+	Vector *Vector
 }
 
 // Search says what is looked for; all that is set must hold.
@@ -67,6 +69,8 @@ type Search struct {
 	Kinds         []string
 	MinConfidence float64
 	Limit         int
+	// Vector stands for the meaning of the text; nil for a search by words alone.
+	Vector *Vector
 	// Run, Node and User are who reads, for the record.
 	Run, Node, User string
 }
@@ -102,13 +106,14 @@ func writeSchema(scopes string) string {
     "expires_in_days": {"type": "number", "description": "After how many days it is forgotten; never when absent."}}}`
 }
 
-// Specs describe the actors over a memory; nil stands for none, with which calls fail.
-func Specs(m Memory) []actor.Spec {
+// Specs describe the actors over a memory; nil stands for none, with which calls fail. Without an embedder
+// searches go by words alone.
+func Specs(m Memory, v Embedder) []actor.Spec {
 	unavailable := ""
 	if m == nil {
 		unavailable = "no registry is configured: upstream.registry"
 	}
-	spec := func(name string, effect workgraph.Effect, description, schema string, does func(context.Context, Memory, *workgraph.Call) (workgraph.Outcome, error)) actor.Spec {
+	spec := func(name string, effect workgraph.Effect, description, schema string, does func(context.Context, desk, *workgraph.Call) (workgraph.Outcome, error)) actor.Spec {
 		return actor.Spec{
 			Name: name, Version: "1", Effect: effect, SeesPlace: true, Elsewhere: true, Schema: schema, Unavailable: unavailable, Description: description,
 			Uncached: func(*workgraph.Node) string { return "the memory changes between two calls" },
@@ -116,7 +121,7 @@ func Specs(m Memory) []actor.Spec {
 				if m == nil {
 					return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_MEMORY", "this executor reaches no registry, so it has no memory")
 				}
-				return does(ctx, m, call)
+				return does(ctx, desk{m, v}, call)
 			}),
 		}
 	}
@@ -172,7 +177,7 @@ func scopes(ctx context.Context, m Memory, call *workgraph.Call, level string) (
 	return out, nil
 }
 
-func read(ctx context.Context, m Memory, call *workgraph.Call) (workgraph.Outcome, error) {
+func read(ctx context.Context, m desk, call *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Query   string   `json:"query"`
 		About   string   `json:"about"`
@@ -207,16 +212,21 @@ func read(ctx context.Context, m Memory, call *workgraph.Call) (workgraph.Outcom
 		return catalog.Answer(ctx, err, "")
 	}
 	var found []Entry
+	var made made
+	if len(s.Scopes) > 0 && s.Key == "" && s.Text != "" {
+		made = m.vector(ctx, s.Text)
+		s.Vector = made.vector
+	}
 	if len(s.Scopes) > 0 { // a run without a user has nothing in the scope of one
 		if found, err = m.Search(ctx, actor.NamespaceOf(ctx), s); err != nil {
-			return catalog.Answer(ctx, err, "")
+			return made.booked(catalog.Answer(ctx, err, ""))
 		}
 	}
-	return tell(found)
+	return made.booked(tell(found, made.failed))
 }
 
 // tell has the entries, and the same as the memory of an action, which prompts show as {action_memory}.
-func tell(found []Entry) (workgraph.Outcome, error) {
+func tell(found []Entry, byWordsAlone bool) (workgraph.Outcome, error) {
 	list := []map[string]any{}
 	var lines strings.Builder
 	told, left := 0, 0
@@ -246,17 +256,20 @@ func tell(found []Entry) (workgraph.Outcome, error) {
 	if left > 0 {
 		out["left_out"] = left
 	}
+	if byWordsAlone {
+		out["note"] = "The model for searches by meaning did not answer: these were found by words alone."
+	}
 	return actor.Value(out)
 }
 
 // written has what one who writes may share, or not.
-func written(shares bool) func(context.Context, Memory, *workgraph.Call) (workgraph.Outcome, error) {
-	return func(ctx context.Context, m Memory, call *workgraph.Call) (workgraph.Outcome, error) {
+func written(shares bool) func(context.Context, desk, *workgraph.Call) (workgraph.Outcome, error) {
+	return func(ctx context.Context, m desk, call *workgraph.Call) (workgraph.Outcome, error) {
 		return write(ctx, m, call, shares)
 	}
 }
 
-func write(ctx context.Context, m Memory, call *workgraph.Call, shares bool) (workgraph.Outcome, error) {
+func write(ctx context.Context, m desk, call *workgraph.Call, shares bool) (workgraph.Outcome, error) {
 	var a struct {
 		Key        string          `json:"key"`
 		Value      json.RawMessage `json:"value"`
@@ -281,6 +294,11 @@ func write(ctx context.Context, m Memory, call *workgraph.Call, shares bool) (wo
 		e.Value = a.Value
 	}
 	f.bound("key", e.Key, maxKey)
+	for _, prefix := range []string{"procedure:", "learned:"} {
+		if strings.HasPrefix(e.Key, prefix) {
+			f.add("a key must not begin with %s: such keys are written by the system", prefix)
+		}
+	}
 	f.bound("text", e.Text, maxText)
 	f.bound("value", string(e.Value), maxValue)
 	if e.Text == "" && len(e.Value) == 0 && len(f) == 0 {
@@ -310,15 +328,17 @@ func write(ctx context.Context, m Memory, call *workgraph.Call, shares bool) (wo
 		return catalog.Refuse("this run has no %s, so nothing can be kept for it", level)
 	}
 	e.Scope = all[0]
+	made := m.vector(ctx, e.Meaning())
+	e.Vector = made.vector // without one the executor makes it later
 	e, gaveWay, err := m.Write(ctx, actor.NamespaceOf(ctx), e, catalog.RequestID(call))
 	if err != nil {
-		return catalog.Answer(ctx, err, "")
+		return made.booked(catalog.Answer(ctx, err, ""))
 	}
 	out := map[string]any{"success": true, "key": e.Key, "scope": e.Scope.Level, "fact_type": e.Kind}
 	if len(gaveWay) > 0 {
 		out["gave_way"] = gaveWay
 	}
-	return actor.Value(out)
+	return made.booked(actor.Value(out))
 }
 
 // target is the scope that an entry is kept in. What a run keeps for its user, or its epic, is not

@@ -45,7 +45,7 @@ func (k *kept) EpicOf(_ context.Context, _, task string) (string, error) {
 
 func spec(t *testing.T, m remember.Memory, name string) actor.Spec {
 	t.Helper()
-	for _, s := range remember.Specs(m) {
+	for _, s := range remember.Specs(m, nil) {
 		if s.Name == name {
 			return s
 		}
@@ -179,6 +179,8 @@ func TestWrite(t *testing.T) {
 	})
 	for name, c := range map[string]struct{ args, says string }{
 		"Nothing":    {`{"key": "k"}`, "value is missing"},
+		"Procedure":  {`{"key": "procedure:ep_1", "value": "x"}`, "a key must not begin with procedure:"},
+		"Learned":    {`{"key": " learned:f", "value": "x"}`, "a key must not begin with learned:"},
 		"LongText":   {`{"value": "` + strings.Repeat("x", 8<<10+1) + `"}`, "text has 8193 bytes"},
 		"LongValue":  {`{"value": ["` + strings.Repeat("x", 16<<10) + `"]}`, "value has"},
 		"LongKey":    {`{"key": "` + strings.Repeat("x", 257) + `", "value": 1}`, "key has 257 bytes"},

@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
+	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
@@ -23,9 +24,10 @@ type changes struct {
 	entries   []usage.Entry
 	prices    []usage.Price
 	workflows []*workflowChange
-	// memories were written, forgotten are the ids of those that were removed.
+	// memories were written, forgotten were removed. memory is what this adds to the total.
 	memories  []feed.Memory
-	forgotten []string
+	forgotten []forgotten
+	memory    memory.Total
 	runs      []feed.Event
 	// before are accounts as they were when they were locked first, after as they were written last.
 	before, after map[ledger.ID]ledger.Account
@@ -184,6 +186,9 @@ func (t tx) tell(ctx context.Context, namespace string) (told bool, err error) {
 			events[i].Body.Run = cmp.Or(events[i].Body.Run, access.RunOf(ctx))
 		}
 		return t.appendFeed(ctx, namespace, events)
+	}
+	if err := t.countMemory(ctx, namespace); err != nil {
+		return false, err
 	}
 	for some := range slices.Chunk(c.order, toldAtOnce) {
 		events, err := t.changedEvents(ctx, namespace, some)

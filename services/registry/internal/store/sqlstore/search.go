@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -79,7 +78,7 @@ func (t tx) FindEpics(ctx context.Context, q store.SearchQuery) ([]epic.Hit, err
 	if err := t.sieve(ctx, q, found); err != nil {
 		return nil, err
 	}
-	if err := t.lookUpWords(ctx, q.Namespace, cut, found); err != nil {
+	if err := t.lookUpWords(ctx, wordTable{name: "epic_words", id: "epic_id"}, q.Namespace, found, func(string) (string, []string) { return "", cut }); err != nil {
 		return nil, err
 	}
 	hits := make([]epic.Hit, 0, len(found))
@@ -87,58 +86,6 @@ func (t tx) FindEpics(ctx context.Context, q store.SearchQuery) ([]epic.Hit, err
 		hits = append(hits, epic.Hit{ID: id, Weights: has})
 	}
 	return hits, nil
-}
-
-// maxPairs is how many pairs of a word and an epic are looked up for one search.
-const maxPairs = 2048
-
-// lookUpWords looks up which of the words that many epics have are those of epics that were found by
-// others. If there are too many of both, it does so for the epics that come first by what is known of
-// them.
-func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, found map[string]words.Weights) error {
-	if len(cut) == 0 {
-		return nil
-	}
-	hits := make([]epic.Hit, 0, len(found))
-	for id, has := range found {
-		hits = append(hits, epic.Hit{ID: id, Weights: has})
-	}
-	epic.Rank(hits)
-	// Any of them may have all of these words. So those come first that have most of the others, of
-	// which everything is known.
-	rare := func(h epic.Hit) int {
-		n := len(h.Weights)
-		for _, word := range cut {
-			if h.Weights[word] != 0 {
-				n--
-			}
-		}
-		return n
-	}
-	slices.SortStableFunc(hits, func(a, b epic.Hit) int {
-		return cmp.Or(cmp.Compare(rare(b), rare(a)), cmp.Compare(len(b.Weights), len(a.Weights)))
-	})
-	var pairs [][]any
-	for _, h := range hits[:min(len(hits), maxPairs/len(cut))] {
-		for _, word := range cut {
-			if h.Weights[word] == 0 {
-				pairs = append(pairs, []any{word, h.ID})
-			}
-		}
-	}
-	if len(pairs) == 0 {
-		return nil
-	}
-	columns := [][2]string{{"word", "text"}, {"id", "text"}}
-	return t.each(ctx, func(row dbkit.Scanner) error {
-		var word, id string
-		var weight int64
-		err := row.Scan(&word, &id, &weight)
-		found[id][word] = weight
-		return err
-	}, `SELECT p.word, p.epic_id, p.weight FROM `+t.d.Rows(`w`, 2, columns...)+
-		t.d.LookUp(`epic_words`, `p`, `p.namespace = $1 AND p.word = w.word AND p.epic_id = w.id`),
-		append([]any{namespace}, t.d.RowArgs(len(columns), pairs)...)...)
 }
 
 // sieve takes out what does not pass the filters.

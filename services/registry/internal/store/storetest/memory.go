@@ -65,7 +65,13 @@ func memoryCases() map[string]func(*testing.T, *fixture) {
 		"Memory/AllFiltersHold":                      memoryFilters,
 		"Memory/WhatHasExpiredIsNotTold":             memoryExpired,
 		"Memory/CommonWordsFindTheNewest":            memoryCommon,
+		"Memory/AnOldProcedureIsFoundBehindFacts":    memoryBehind,
+		"Memory/ManyCommonWordsFindTheOneWithARare":  memoryManyCommon,
 		"Memory/TheLeastCertainGivesWay":             memoryBounds,
+		"Memory/ANamespaceIsBounded":                 memoryFull,
+		"Memory/TotalsAreThoseOfTheEntries":          memoryTotals,
+		"Memory/WhatExpiresIsRemovedInTurns":         memoryExpiredInTurns,
+		"Memory/RequestsNameNoScope":                 memoryRequests,
 		"Memory/PagesHoldEachOnce":                   memoryPages,
 		"Memory/ReadsAreRecorded":                    memoryReads,
 		"Memory/RecordsOfReadsAreBounded":            memoryReadsSwept,
@@ -222,32 +228,69 @@ func memoryExpired(t *testing.T, f *fixture) {
 }
 
 func memoryCommon(t *testing.T, f *fixture) {
-	var first, last string
-	require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
-		for i := range memory.MaxFound/2 + 10 {
-			text := "goal"
-			if i == 5 {
-				text = "rare goal"
-			}
-			e, err := memory.New(ns, memory.Entry{Scope: everybody(), Key: fmt.Sprintf("key %d", i), Text: text, Confidence: 1}, dbkit.Now())
-			if err != nil {
-				return err
-			}
-			if i == 0 {
-				first = e.Key
-			}
-			last = e.Key
-			if _, err := tx.InsertMemory(ctx, e); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	var entries []memory.Entry
+	for i := range memory.MaxFound/2 + 10 {
+		entries = append(entries, memory.Entry{Scope: everybody(), Key: fmt.Sprintf("key %d", i), Text: "goal"})
+	}
+	entries[5].Text = "rare goal"
+	f.fill(t, entries...)
 	got := f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}, Text: "goal rare", Limit: memory.MaxFound})
 	require.Equal(t, "key 5", got[0], "which has both, though many newer ones have one of them")
-	require.Contains(t, got, last)
-	require.NotContains(t, got, first)
+	require.Contains(t, got, entries[len(entries)-1].Key)
+	require.NotContains(t, got, entries[0].Key)
 	require.LessOrEqual(t, len(got), memory.MaxFound)
+}
+
+// fill writes entries past the use cases.
+func (f *fixture) fill(t testing.TB, entries ...memory.Entry) {
+	t.Helper()
+	for some := range slices.Chunk(entries, 500) {
+		require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+			for _, e := range some {
+				e.Confidence = 1
+				e, err := memory.New(ns, e, dbkit.Now())
+				if err != nil {
+					return err
+				}
+				if _, err := tx.InsertMemory(ctx, e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+func memoryBehind(t *testing.T, f *fixture) {
+	entries := []memory.Entry{
+		{Scope: everybody(), Key: "heavy", Text: "goal", Tags: []string{"goal"}}, {Scope: everybody(), Key: "how", Kind: memory.Procedure, Text: "goal"},
+	}
+	for i := range memory.MaxFound + 10 {
+		entries = append(entries, memory.Entry{Scope: everybody(), Key: fmt.Sprintf("key %d", i), Text: "goal"})
+	}
+	f.fill(t, entries...)
+	for _, text := range []string{"goal", ""} {
+		q := memory.Query{Scopes: []memory.Scope{everybody()}, Text: text, Kinds: []memory.Kind{memory.Procedure, memory.Procedure}}
+		require.Equal(t, []string{"how"}, f.recall(t, q), "query %q", text)
+		q.Kinds, q.Limit = nil, memory.MaxFound
+		require.Contains(t, f.recall(t, q), "how", "query %q", text)
+	}
+	require.Equal(t, "heavy", f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}, Text: "goal"})[0], "in which the word weighs most, though it is old")
+}
+
+func memoryManyCommon(t *testing.T, f *fixture) {
+	common := []string{"bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india"}
+	entries := []memory.Entry{{Scope: everybody(), Key: "all", Text: "rare " + strings.Join(common, " ")}}
+	for i := range 4 {
+		for j := range 180 {
+			entries = append(entries, memory.Entry{Scope: everybody(), Key: fmt.Sprintf("key %d %d", i, j), Text: strings.Join(common[2*i:2*i+2], " ")})
+		}
+	}
+	f.fill(t, entries...)
+	hits, err := f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{everybody()}, Text: "rare " + strings.Join(common, " "), Limit: 1}, memory.Read{})
+	require.NoError(t, err)
+	require.Equal(t, "all", hits[0].Entry.Key, "though there are more candidates than are looked up")
+	require.Len(t, hits[0].Weights, 9)
 }
 
 func memoryBounds(t *testing.T, f *fixture) {
@@ -272,6 +315,122 @@ func memoryBounds(t *testing.T, f *fixture) {
 	require.Empty(t, write(of("ada"), "b", 1))
 	require.Equal(t, []string{"a"}, write(of("ada"), "c", 1))
 	require.ElementsMatch(t, []string{"a", "e", "f"}, f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}}))
+}
+
+func memoryFull(t *testing.T, f *fixture) {
+	small := int64(memory.Entry{Scope: of("ada"), Key: "a", Text: "x"}.Size())
+	for name, b := range map[string]memory.Bounds{"entries": {Entries: 3}, "bytes": {Bytes: 3*small + 50}} {
+		namespace := "full-" + name
+		b.Namespace, b.Subject = 100, 100
+		m := f.memories().Within(b)
+		write := func(user, key, text string) (removed []memory.Entry, err error) {
+			_, removed, err = m.Write(f.ctx, namespace, request.Change{}, memory.Entry{Scope: of(user), Key: key, Text: text, Confidence: 1})
+			return removed, err
+		}
+		for _, key := range []string{"a", "b", "c"} {
+			removed, err := write("ada", key, "x")
+			require.NoError(t, err, name)
+			require.Empty(t, removed, name)
+		}
+		_, err := write("bob", "a", "x")
+		hint := requireError(t, err, errs.FailedPrecondition, memory.ReasonFull).HintText()
+		require.Contains(t, hint, "registry.memory_"+name, "no other scope gives way")
+		removed, err := write("ada", "d", "x")
+		require.NoError(t, err, name)
+		require.Len(t, removed, 1, name)
+		require.Equal(t, "a", removed[0].Key, "its own scope gives way by its rule")
+		if b.Bytes > 0 {
+			removed, err = write("ada", "d", strings.Repeat("x", int(small)))
+			require.NoError(t, err)
+			require.Len(t, removed, 1, "what grows needs room, too")
+			require.Equal(t, "b", removed[0].Key)
+			_, err = write("ada", "d", strings.Repeat("x", int(3*small)))
+			requireError(t, err, errs.FailedPrecondition, memory.ReasonFull)
+			_, err = write("ada", "c", "")
+			require.Error(t, err)
+			removed, err = write("ada", "d", "y")
+			require.NoError(t, err)
+			require.Empty(t, removed, "what shrinks needs none")
+		}
+	}
+}
+
+func memoryTotals(t *testing.T, f *fixture) {
+	check := func(step string) {
+		t.Helper()
+		found, err := f.memories().List(f.ctx, store.MemoryQuery{Namespace: ns, Limit: 1000})
+		require.NoError(t, err)
+		var want, got memory.Total
+		for _, e := range found.Rows {
+			want.Entries++
+			want.Bytes += int64(e.Size())
+		}
+		require.NoError(t, f.store.View(f.ctx, ns, func(ctx context.Context, r store.Reader) (err error) {
+			got, err = r.MemoryTotal(ctx, ns)
+			return err
+		}))
+		require.Equal(t, want, got, step)
+	}
+	check("nothing")
+	one := f.remember(t, memory.Entry{Scope: of("ada"), Key: "a", Text: "ü goal", Tags: []string{"one", "two"}, Value: []byte(`{"a": 1}`), Source: "run_1", UserID: "ada"})
+	f.remember(t, memory.Entry{Scope: everybody(), Key: "b", Text: "goal", UserID: "ada"})
+	f.remember(t, memory.Entry{Scope: of("bob"), Key: "c", Text: "goal"})
+	check("written")
+	f.remember(t, memory.Entry{Scope: of("ada"), Key: "a", Text: "another goal"})
+	check("written over")
+	_, removed, err := f.memories().Within(memory.Bounds{Subject: 1}).Write(f.ctx, ns, request.Change{}, memory.Entry{Scope: of("bob"), Key: "d", Text: "goal"})
+	require.NoError(t, err)
+	require.Len(t, removed, 1)
+	check("gave way")
+	require.NoError(t, f.memories().Delete(f.ctx, ns, one.ID, ""))
+	check("deleted")
+	_, _, err = f.memories().Forget(f.ctx, ns, store.Forget{UserID: "ada"})
+	require.NoError(t, err)
+	check("forgotten")
+	f.remember(t, memory.Entry{Scope: everybody(), Key: "over", Text: "x", ExpireTime: dbkit.Now().Add(time.Minute)})
+	_, _, err = f.store.SweepMemory(f.ctx, store.DefaultMemoryBounds(), dbkit.Now().Add(time.Hour), 10)
+	require.NoError(t, err)
+	check("swept")
+}
+
+func memoryExpiredInTurns(t *testing.T, f *fixture) {
+	var many []memory.Entry
+	for i := range 30 {
+		many = append(many, memory.Entry{Scope: of("ada"), Key: fmt.Sprint(i), Text: "x", ExpireTime: dbkit.Now().Add(time.Hour)})
+	}
+	f.fill(t, many...)
+	other, _, err := f.memories().Write(f.ctx, "zother", request.Change{}, memory.Entry{Scope: everybody(), Text: "x", ExpireTime: dbkit.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	stays := f.remember(t, memory.Entry{Scope: of("ada"), Key: "stays", Text: "x"})
+	swept, _, err := f.store.SweepMemory(f.ctx, store.DefaultMemoryBounds(), dbkit.Now().Add(2*time.Hour), 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 21, swept, "one namespace has 20 turns, and keeps no other waiting")
+	_, err = f.memories().Get(f.ctx, "zother", other.ID)
+	requireError(t, err, errs.NotFound, memory.ReasonNotFound)
+	swept, _, err = f.store.SweepMemory(f.ctx, store.DefaultMemoryBounds(), dbkit.Now().Add(2*time.Hour), 3)
+	require.NoError(t, err)
+	require.EqualValues(t, 10, swept, "it goes on until nothing is left")
+	_, err = f.memories().Get(f.ctx, ns, stays.ID)
+	require.NoError(t, err)
+}
+
+func memoryRequests(t *testing.T, f *fixture) {
+	c := request.Change{Once: request.Once{ID: "req", BodyHash: [32]byte{1}}}
+	for _, id := range []string{"one", "two"} {
+		c.ID = id
+		e, _, err := f.memories().Write(f.ctx, ns, c, memory.Entry{Scope: of("ada"), Key: "k", Text: "x"})
+		require.NoError(t, err)
+		require.NoError(t, f.store.View(f.ctx, ns, func(ctx context.Context, r store.Reader) error {
+			got, seen, err := r.Request(ctx, ns, "WriteMemory", id)
+			require.True(t, seen)
+			require.Equal(t, e.ID, got.Resource, "which is no name of a user, and is there when the user is forgotten")
+			return err
+		}))
+	}
+	_, _, err := f.memories().Forget(f.ctx, ns, store.Forget{UserID: "ada"})
+	require.NoError(t, err)
+	_, _, err = f.memories().Write(f.ctx, ns, c, memory.Entry{Scope: of("ada"), Key: "k", Text: "x"})
+	requireError(t, err, errs.NotFound, memory.ReasonNotFound)
 }
 
 func memoryPages(t *testing.T, f *fixture) {
@@ -338,7 +497,7 @@ func memoryReadsSwept(t *testing.T, f *fixture) {
 	require.Equal(t, []int{3, 1}, []int{left(ns), left("zother")})
 	_, n, err = f.store.SweepMemory(f.ctx, store.MemoryBounds{ReadAge: time.Hour, Reads: 3}, dbkit.Now().Add(2*time.Hour), 3)
 	require.NoError(t, err)
-	require.EqualValues(t, 3, n, "so many at once")
+	require.EqualValues(t, 4, n, "in as many transactions as it takes")
 }
 
 func memoryEvents(t *testing.T, f *fixture) {
@@ -351,9 +510,26 @@ func memoryEvents(t *testing.T, f *fixture) {
 	require.Equal(t, feed.Memory{ID: e.ID, Key: "k", Kind: memory.Fact, Scope: e.Scope, Revision: 1}, *events[0].Body.Memory)
 	require.Equal(t, "ep_1", events[0].EpicID)
 	require.Equal(t, []string{e.ID}, events[1].Body.IDs)
+	require.Equal(t, "ep_1", events[1].EpicID, "whoever follows the epic hears of it")
 	_, _, err := f.memories().Write(f.ctx, ns, request.Change{Etag: epic.Etag(7)}, memory.Entry{Scope: everybody(), Key: "k", Text: "x"})
 	require.Error(t, err)
 	require.Len(t, f.events(t, end), 2, "what is refused is not told")
+	end = f.end(t)
+	var gone []string
+	for _, s := range []memory.Scope{{Level: memory.OfWorkflow, Subject: "w"}, {Level: memory.OfEpic, Subject: "ep_1"}, of("ada"), everybody(), {Level: memory.OfWorkflow, Subject: "w"}} {
+		gone = append(gone, f.remember(t, memory.Entry{Scope: s, Key: fmt.Sprint(len(gone)), Text: "x"}).ID)
+	}
+	_, _, err = f.memories().Forget(f.ctx, ns, store.Forget{})
+	require.NoError(t, err)
+	told := map[string][]string{}
+	for _, ev := range f.events(t, end)[5:] {
+		require.Equal(t, feed.MemoryDeleted, ev.Kind)
+		told[ev.EpicID+"/"+ev.Slug] = append(told[ev.EpicID+"/"+ev.Slug], ev.Body.IDs...)
+	}
+	require.Len(t, told, 3)
+	require.ElementsMatch(t, []string{gone[0], gone[4]}, told["/w"])
+	require.ElementsMatch(t, []string{gone[1]}, told["ep_1/"])
+	require.ElementsMatch(t, []string{gone[2], gone[3]}, told["/"])
 }
 
 func forgetCases() map[string]func(*testing.T, *fixture) {

@@ -19,7 +19,7 @@ import (
 // procedure is the one of an epic that a search by key finds, with its value; nil if there is none.
 func (f *fixture) procedure(t testing.TB, epicID string) (memory.Entry, map[string]any) {
 	t.Helper()
-	hits, err := f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{everybody()}, Key: "procedure:" + epicID, Limit: 2}, memory.Read{})
+	hits, err := f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{everybody(), of("ada")}, Key: "procedure:" + epicID, Limit: 2}, memory.Read{})
 	require.NoError(t, err)
 	if len(hits) == 0 {
 		return memory.Entry{}, nil
@@ -52,8 +52,8 @@ func procedureCases() map[string]func(*testing.T, *fixture) {
 			_, err = f.MoveEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Completed, "Registered at last.")
 			require.NoError(t, err)
 			got, value := f.procedure(t, e.ID)
-			require.Equal(t, []any{memory.Procedure, memory.ByEpic, e.ID, "ada", "Join the fair\nRegistered at last.", []string{"onboarding"}, 0.75},
-				[]any{got.Kind, got.Origin, got.Source, got.UserID, got.Text, got.Tags, got.Confidence})
+			require.Equal(t, []any{memory.Procedure, memory.ByEpic, of("ada"), e.ID, "ada", "Join the fair\nRegistered at last.", []string{"onboarding"}, 0.75},
+				[]any{got.Kind, got.Origin, got.Scope, got.Source, got.UserID, got.Text, got.Tags, got.Confidence})
 			spent, err := f.Epic(f.ctx, ns, e.ID)
 			require.NoError(t, err)
 			require.Positive(t, spent.Spent.NanoUSD)
@@ -62,7 +62,7 @@ func procedureCases() map[string]func(*testing.T, *fixture) {
 				"success_rate": 0.75, "cost_usd": float64(spent.Spent.NanoUSD) / 1e9, "cost_tokens": 110.0,
 				"total_tasks": 4.0, "completed_tasks": 3.0, "failed_tasks": 0.0, "tasks": []any{"Read conditions", "Set up webhook", "By hand", "Twice"},
 			}, value)
-			require.Equal(t, []string{got.Key}, f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}, Text: "verification of a webhook at the fair", Kinds: []memory.Kind{memory.Procedure}}))
+			require.Equal(t, []string{got.Key}, f.recall(t, memory.Query{Scopes: []memory.Scope{of("ada")}, Text: "verification of a webhook at the fair", Kinds: []memory.Kind{memory.Procedure}}))
 		},
 		"Procedure/OfAnEpicWithoutTasks": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{Title: "Answer the question"})
@@ -104,6 +104,29 @@ func procedureCases() map[string]func(*testing.T, *fixture) {
 			f.moveEpic(t, e.ID, epic.Completed)
 			require.Equal(t, []string{"epic_updated " + e.ID, "memory_written procedure:" + e.ID}, f.told(t, end))
 		},
+		"Procedure/OneOfNoUserIsForEverybody": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{Title: "goal"})
+			f.moveEpic(t, e.ID, epic.Active)
+			f.moveEpic(t, e.ID, epic.Completed)
+			got, _ := f.procedure(t, e.ID)
+			require.Equal(t, everybody(), got.Scope)
+		},
+		"Procedure/OneOfAUserThatNoScopeCanNameIsNotKept": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{Title: "goal", UserID: "a\nb"})
+			f.moveEpic(t, e.ID, epic.Active)
+			f.moveEpic(t, e.ID, epic.Completed)
+			require.Empty(t, f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}}))
+		},
+		"Procedure/AFullMemoryDoesNotKeepAnEpicFromItsEnd": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{Title: "goal"})
+			m := f.memories().Within(memory.Bounds{Namespace: 9, Subject: 9, Entries: 1})
+			_, _, err := m.Write(f.ctx, ns, request.Change{}, memory.Entry{Scope: of("ada"), Key: "k", Text: "x"})
+			require.NoError(t, err)
+			f.moveEpic(t, e.ID, epic.Active)
+			f.moveEpic(t, e.ID, epic.Completed)
+			_, value := f.procedure(t, e.ID)
+			require.NotNil(t, value)
+		},
 		"Procedure/LongTextsFit": func(t *testing.T, f *fixture) {
 			long := make([]rune, 512)
 			for i := range long {
@@ -113,7 +136,7 @@ func procedureCases() map[string]func(*testing.T, *fixture) {
 			for i := range 64 {
 				tags = append(tags, string(long[:100])+string(rune('a'+i)))
 			}
-			e := f.epic(t, epic.Epic{Title: string(long), Tags: tags, UserID: string(long[:256]), WorkflowSlug: string(long[:256])})
+			e := f.epic(t, epic.Epic{Title: string(long), Tags: tags, UserID: "ada", WorkflowSlug: string(long[:256])})
 			for range 30 {
 				_, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: string(long), WorkflowSlug: string(long[:120])})
 				require.NoError(t, err)

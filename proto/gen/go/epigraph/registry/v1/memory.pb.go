@@ -272,7 +272,8 @@ type Memory struct {
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Who may read it.
 	Scope *MemoryScope `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Its name in the scope. Without one it gets one of its text and value.
+	// Its name in the scope. Without one it gets one of its text and value. Keys that begin with "procedure:" or
+	// "learned:" are written by the system, and by administrators who restore an export.
 	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	// What it is.
 	Kind MemoryKind `protobuf:"varint,5,opt,name=kind,proto3,enum=epigraph.registry.v1.MemoryKind" json:"kind,omitempty"`
@@ -461,7 +462,9 @@ type WriteMemoryRequest struct {
 	// Makes the request repeatable: the same id with the same entry writes it once.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// How long it is remembered, in place of an expire_time.
-	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// The vector of the entry, by which it is found by its meaning. A repetition need not have the same.
+	Embedding     *MemoryEmbedding `protobuf:"bytes,4,opt,name=embedding,proto3" json:"embedding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -517,6 +520,333 @@ func (x *WriteMemoryRequest) GetTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *WriteMemoryRequest) GetEmbedding() *MemoryEmbedding {
+	if x != nil {
+		return x.Embedding
+	}
+	return nil
+}
+
+// MemoryEmbedding is a vector for the meaning of a text.
+type MemoryEmbedding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model that made it. Only vectors of one model are compared.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// Its values, of any length but 0.
+	Values        []float32 `protobuf:"fixed32,2,rep,packed,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryEmbedding) Reset() {
+	*x = MemoryEmbedding{}
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryEmbedding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryEmbedding) ProtoMessage() {}
+
+func (x *MemoryEmbedding) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryEmbedding.ProtoReflect.Descriptor instead.
+func (*MemoryEmbedding) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *MemoryEmbedding) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *MemoryEmbedding) GetValues() []float32 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// LeaseUnembeddedRequest names the model.
+type LeaseUnembeddedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model that makes vectors.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// How many entries at most; 0 and more than 100 mean 100.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseUnembeddedRequest) Reset() {
+	*x = LeaseUnembeddedRequest{}
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseUnembeddedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseUnembeddedRequest) ProtoMessage() {}
+
+func (x *LeaseUnembeddedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseUnembeddedRequest.ProtoReflect.Descriptor instead.
+func (*LeaseUnembeddedRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LeaseUnembeddedRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *LeaseUnembeddedRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// LeaseUnembeddedResponse has entries without a vector.
+type LeaseUnembeddedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries.
+	Memories      []*UnembeddedMemory `protobuf:"bytes,1,rep,name=memories,proto3" json:"memories,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseUnembeddedResponse) Reset() {
+	*x = LeaseUnembeddedResponse{}
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseUnembeddedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseUnembeddedResponse) ProtoMessage() {}
+
+func (x *LeaseUnembeddedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseUnembeddedResponse.ProtoReflect.Descriptor instead.
+func (*LeaseUnembeddedResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LeaseUnembeddedResponse) GetMemories() []*UnembeddedMemory {
+	if x != nil {
+		return x.Memories
+	}
+	return nil
+}
+
+// UnembeddedMemory is what a vector is made of.
+type UnembeddedMemory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant of the entry.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The entry.
+	MemoryId string `protobuf:"bytes,2,opt,name=memory_id,json=memoryId,proto3" json:"memory_id,omitempty"`
+	// What EmbedMemory must be told.
+	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The key of the entry.
+	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	// Its text.
+	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	// Its value as JSON; empty for none.
+	Value []byte `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`
+	// Its tags.
+	Tags          []string `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnembeddedMemory) Reset() {
+	*x = UnembeddedMemory{}
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnembeddedMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnembeddedMemory) ProtoMessage() {}
+
+func (x *UnembeddedMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnembeddedMemory.ProtoReflect.Descriptor instead.
+func (*UnembeddedMemory) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UnembeddedMemory) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *UnembeddedMemory) GetMemoryId() string {
+	if x != nil {
+		return x.MemoryId
+	}
+	return ""
+}
+
+func (x *UnembeddedMemory) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *UnembeddedMemory) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *UnembeddedMemory) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *UnembeddedMemory) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *UnembeddedMemory) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+// EmbedMemoryRequest has the vector of an entry.
+type EmbedMemoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entry.
+	MemoryId string `protobuf:"bytes,1,opt,name=memory_id,json=memoryId,proto3" json:"memory_id,omitempty"`
+	// The etag of which the vector was made.
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The vector.
+	Embedding     *MemoryEmbedding `protobuf:"bytes,3,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EmbedMemoryRequest) Reset() {
+	*x = EmbedMemoryRequest{}
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EmbedMemoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EmbedMemoryRequest) ProtoMessage() {}
+
+func (x *EmbedMemoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EmbedMemoryRequest.ProtoReflect.Descriptor instead.
+func (*EmbedMemoryRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EmbedMemoryRequest) GetMemoryId() string {
+	if x != nil {
+		return x.MemoryId
+	}
+	return ""
+}
+
+func (x *EmbedMemoryRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *EmbedMemoryRequest) GetEmbedding() *MemoryEmbedding {
+	if x != nil {
+		return x.Embedding
+	}
+	return nil
+}
+
 // WriteMemoryResponse is the entry as it is kept.
 type WriteMemoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -530,7 +860,7 @@ type WriteMemoryResponse struct {
 
 func (x *WriteMemoryResponse) Reset() {
 	*x = WriteMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[3]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +872,7 @@ func (x *WriteMemoryResponse) String() string {
 func (*WriteMemoryResponse) ProtoMessage() {}
 
 func (x *WriteMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[3]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +885,7 @@ func (x *WriteMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteMemoryResponse.ProtoReflect.Descriptor instead.
 func (*WriteMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WriteMemoryResponse) GetMemory() *Memory {
@@ -594,14 +924,16 @@ type SearchMemoryRequest struct {
 	// The node that reads, for the record.
 	NodeId string `protobuf:"bytes,9,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// The user of the run that reads, for the record. It does not change what is read: scopes do.
-	UserId        string `protobuf:"bytes,10,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	UserId string `protobuf:"bytes,10,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// The vector of the query: entries with a vector of the same model are found by their meaning, too.
+	Embedding     *MemoryEmbedding `protobuf:"bytes,11,opt,name=embedding,proto3" json:"embedding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SearchMemoryRequest) Reset() {
 	*x = SearchMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[4]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +945,7 @@ func (x *SearchMemoryRequest) String() string {
 func (*SearchMemoryRequest) ProtoMessage() {}
 
 func (x *SearchMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[4]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +958,7 @@ func (x *SearchMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchMemoryRequest.ProtoReflect.Descriptor instead.
 func (*SearchMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SearchMemoryRequest) GetQuery() string {
@@ -699,6 +1031,13 @@ func (x *SearchMemoryRequest) GetUserId() string {
 	return ""
 }
 
+func (x *SearchMemoryRequest) GetEmbedding() *MemoryEmbedding {
+	if x != nil {
+		return x.Embedding
+	}
+	return nil
+}
+
 // MemoryMatch is an entry that was found.
 type MemoryMatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -707,14 +1046,16 @@ type MemoryMatch struct {
 	// How it ranks among the others; greater is better.
 	Score int64 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
 	// The words of the query that it has.
-	Words         []string `protobuf:"bytes,3,rep,name=words,proto3" json:"words,omitempty"`
+	Words []string `protobuf:"bytes,3,rep,name=words,proto3" json:"words,omitempty"`
+	// The cosine of the angle between its vector and that of the query; 0 if it was not found by its meaning.
+	Similarity    float64 `protobuf:"fixed64,4,opt,name=similarity,proto3" json:"similarity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemoryMatch) Reset() {
 	*x = MemoryMatch{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[5]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +1067,7 @@ func (x *MemoryMatch) String() string {
 func (*MemoryMatch) ProtoMessage() {}
 
 func (x *MemoryMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[5]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +1080,7 @@ func (x *MemoryMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryMatch.ProtoReflect.Descriptor instead.
 func (*MemoryMatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *MemoryMatch) GetMemory() *Memory {
@@ -763,11 +1104,19 @@ func (x *MemoryMatch) GetWords() []string {
 	return nil
 }
 
+func (x *MemoryMatch) GetSimilarity() float64 {
+	if x != nil {
+		return x.Similarity
+	}
+	return 0
+}
+
 // SearchMemoryResponse has what was found.
 type SearchMemoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Those that have most of the words come first, then those in which they weigh most by the confidence of the
-	// entry, then the newest.
+	// entry, then the newest. With a vector, places by words and by meaning make one order: an entry scores
+	// 1/(60 + its place) in each.
 	Matches       []*MemoryMatch `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -775,7 +1124,7 @@ type SearchMemoryResponse struct {
 
 func (x *SearchMemoryResponse) Reset() {
 	*x = SearchMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[6]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +1136,7 @@ func (x *SearchMemoryResponse) String() string {
 func (*SearchMemoryResponse) ProtoMessage() {}
 
 func (x *SearchMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[6]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +1149,7 @@ func (x *SearchMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchMemoryResponse.ProtoReflect.Descriptor instead.
 func (*SearchMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SearchMemoryResponse) GetMatches() []*MemoryMatch {
@@ -821,7 +1170,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +1182,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1195,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetMemoryRequest) GetMemoryId() string {
@@ -875,7 +1224,7 @@ type ListMemoryRequest struct {
 
 func (x *ListMemoryRequest) Reset() {
 	*x = ListMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1236,7 @@ func (x *ListMemoryRequest) String() string {
 func (*ListMemoryRequest) ProtoMessage() {}
 
 func (x *ListMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1249,7 @@ func (x *ListMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryRequest.ProtoReflect.Descriptor instead.
 func (*ListMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListMemoryRequest) GetPageSize() int32 {
@@ -951,7 +1300,7 @@ type ListMemoryResponse struct {
 
 func (x *ListMemoryResponse) Reset() {
 	*x = ListMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1312,7 @@ func (x *ListMemoryResponse) String() string {
 func (*ListMemoryResponse) ProtoMessage() {}
 
 func (x *ListMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1325,7 @@ func (x *ListMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryResponse.ProtoReflect.Descriptor instead.
 func (*ListMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListMemoryResponse) GetMemories() []*Memory {
@@ -1006,7 +1355,7 @@ type DeleteMemoryRequest struct {
 
 func (x *DeleteMemoryRequest) Reset() {
 	*x = DeleteMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1367,7 @@ func (x *DeleteMemoryRequest) String() string {
 func (*DeleteMemoryRequest) ProtoMessage() {}
 
 func (x *DeleteMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1380,7 @@ func (x *DeleteMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMemoryRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteMemoryRequest) GetMemoryId() string {
@@ -1061,7 +1410,7 @@ type ExportMemoryRequest struct {
 
 func (x *ExportMemoryRequest) Reset() {
 	*x = ExportMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1422,7 @@ func (x *ExportMemoryRequest) String() string {
 func (*ExportMemoryRequest) ProtoMessage() {}
 
 func (x *ExportMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1435,7 @@ func (x *ExportMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportMemoryRequest.ProtoReflect.Descriptor instead.
 func (*ExportMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExportMemoryRequest) GetPageSize() int32 {
@@ -1116,7 +1465,7 @@ type ExportMemoryResponse struct {
 
 func (x *ExportMemoryResponse) Reset() {
 	*x = ExportMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1477,7 @@ func (x *ExportMemoryResponse) String() string {
 func (*ExportMemoryResponse) ProtoMessage() {}
 
 func (x *ExportMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1490,7 @@ func (x *ExportMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportMemoryResponse.ProtoReflect.Descriptor instead.
 func (*ExportMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportMemoryResponse) GetMemories() []*Memory {
@@ -1174,7 +1523,7 @@ type ForgetMemoryRequest struct {
 
 func (x *ForgetMemoryRequest) Reset() {
 	*x = ForgetMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1535,7 @@ func (x *ForgetMemoryRequest) String() string {
 func (*ForgetMemoryRequest) ProtoMessage() {}
 
 func (x *ForgetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1548,7 @@ func (x *ForgetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*ForgetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ForgetMemoryRequest) GetScope() *MemoryScope {
@@ -1236,7 +1585,7 @@ type ForgetMemoryResponse struct {
 
 func (x *ForgetMemoryResponse) Reset() {
 	*x = ForgetMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1597,7 @@ func (x *ForgetMemoryResponse) String() string {
 func (*ForgetMemoryResponse) ProtoMessage() {}
 
 func (x *ForgetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1610,7 @@ func (x *ForgetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*ForgetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ForgetMemoryResponse) GetForgotten() int64 {
@@ -1278,7 +1627,7 @@ func (x *ForgetMemoryResponse) GetForgottenReads() int64 {
 	return 0
 }
 
-// MemoryRead records a search.
+// MemoryRead records who has read.
 type MemoryRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id, "mrd_…".
@@ -1293,19 +1642,23 @@ type MemoryRead struct {
 	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// The API key that was shown; empty for a run.
 	Principal string `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
-	// What was looked for, cut at 512 bytes.
+	// What was looked for, cut at 512 bytes; of a list the user.
 	Query string `protobuf:"bytes,7,opt,name=query,proto3" json:"query,omitempty"`
 	// The scopes, like "namespace" or "user/ada".
 	Scopes []string `protobuf:"bytes,8,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	// The ids of the entries that were told.
-	MemoryIds     []string `protobuf:"bytes,9,rep,name=memory_ids,json=memoryIds,proto3" json:"memory_ids,omitempty"`
+	// The ids of the entries that were told, of many the first 100.
+	MemoryIds []string `protobuf:"bytes,9,rep,name=memory_ids,json=memoryIds,proto3" json:"memory_ids,omitempty"`
+	// How many entries were told.
+	Told int32 `protobuf:"varint,10,opt,name=told,proto3" json:"told,omitempty"`
+	// The name of the RPC, such as "SearchMemory".
+	Method        string `protobuf:"bytes,11,opt,name=method,proto3" json:"method,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemoryRead) Reset() {
 	*x = MemoryRead{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1670,7 @@ func (x *MemoryRead) String() string {
 func (*MemoryRead) ProtoMessage() {}
 
 func (x *MemoryRead) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1683,7 @@ func (x *MemoryRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryRead.ProtoReflect.Descriptor instead.
 func (*MemoryRead) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MemoryRead) GetId() string {
@@ -1396,6 +1749,20 @@ func (x *MemoryRead) GetMemoryIds() []string {
 	return nil
 }
 
+func (x *MemoryRead) GetTold() int32 {
+	if x != nil {
+		return x.Told
+	}
+	return 0
+}
+
+func (x *MemoryRead) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
 // ListMemoryReadsRequest pages through the records.
 type ListMemoryReadsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1409,7 +1776,7 @@ type ListMemoryReadsRequest struct {
 
 func (x *ListMemoryReadsRequest) Reset() {
 	*x = ListMemoryReadsRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1788,7 @@ func (x *ListMemoryReadsRequest) String() string {
 func (*ListMemoryReadsRequest) ProtoMessage() {}
 
 func (x *ListMemoryReadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1801,7 @@ func (x *ListMemoryReadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryReadsRequest.ProtoReflect.Descriptor instead.
 func (*ListMemoryReadsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListMemoryReadsRequest) GetPageSize() int32 {
@@ -1464,7 +1831,7 @@ type ListMemoryReadsResponse struct {
 
 func (x *ListMemoryReadsResponse) Reset() {
 	*x = ListMemoryReadsResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1843,7 @@ func (x *ListMemoryReadsResponse) String() string {
 func (*ListMemoryReadsResponse) ProtoMessage() {}
 
 func (x *ListMemoryReadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1856,7 @@ func (x *ListMemoryReadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryReadsResponse.ProtoReflect.Descriptor instead.
 func (*ListMemoryReadsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListMemoryReadsResponse) GetReads() []*MemoryRead {
@@ -1538,15 +1905,39 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"updateTime\x12\x1c\n" +
 	"\x04etag\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12&\n" +
 	"\tprincipal\x18\x11 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipalB\r\n" +
-	"\v_confidence\"\xb2\x01\n" +
+	"\v_confidence\"\xf7\x01\n" +
 	"\x12WriteMemoryRequest\x12<\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryB\x06\xbaH\x03\xc8\x01\x01R\x06memory\x12'\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x125\n" +
-	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\x03ttl\"f\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\x03ttl\x12C\n" +
+	"\tembedding\x18\x04 \x01(\v2%.epigraph.registry.v1.MemoryEmbeddingR\tembedding\"X\n" +
+	"\x0fMemoryEmbedding\x12 \n" +
+	"\x05model\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x05model\x12#\n" +
+	"\x06values\x18\x02 \x03(\x02B\v\xbaH\b\x92\x01\x05\b\x01\x10\x80 R\x06values\"Y\n" +
+	"\x16LeaseUnembeddedRequest\x12 \n" +
+	"\x05model\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x05model\x12\x1d\n" +
+	"\x05limit\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05limit\"]\n" +
+	"\x17LeaseUnembeddedResponse\x12B\n" +
+	"\bmemories\x18\x01 \x03(\v2&.epigraph.registry.v1.UnembeddedMemoryR\bmemories\"\xb1\x01\n" +
+	"\x10UnembeddedMemory\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1b\n" +
+	"\tmemory_id\x18\x02 \x01(\tR\bmemoryId\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x14\n" +
+	"\x05value\x18\x06 \x01(\fR\x05value\x12\x12\n" +
+	"\x04tags\x18\a \x03(\tR\x04tags\"\xa9\x01\n" +
+	"\x12EmbedMemoryRequest\x12&\n" +
+	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\x12\x1e\n" +
+	"\x04etag\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04etag\x12K\n" +
+	"\tembedding\x18\x03 \x01(\v2%.epigraph.registry.v1.MemoryEmbeddingB\x06\xbaH\x03\xc8\x01\x01R\tembedding\"f\n" +
 	"\x13WriteMemoryResponse\x124\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryR\x06memory\x12\x19\n" +
-	"\bgave_way\x18\x02 \x03(\tR\agaveWay\"\xc5\x03\n" +
+	"\bgave_way\x18\x02 \x03(\tR\agaveWay\"\x8a\x04\n" +
 	"\x13SearchMemoryRequest\x12\x1e\n" +
 	"\x05query\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x05query\x12C\n" +
 	"\x06scopes\x18\x02 \x03(\v2!.epigraph.registry.v1.MemoryScopeB\b\xbaH\x05\x92\x01\x02\x10\bR\x06scopes\x12\x1a\n" +
@@ -1558,11 +1949,15 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x06run_id\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05runId\x12!\n" +
 	"\anode_id\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06nodeId\x12!\n" +
 	"\auser_id\x18\n" +
-	" \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\"o\n" +
+	" \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\x12C\n" +
+	"\tembedding\x18\v \x01(\v2%.epigraph.registry.v1.MemoryEmbeddingR\tembedding\"\x8f\x01\n" +
 	"\vMemoryMatch\x124\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryR\x06memory\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x03R\x05score\x12\x14\n" +
-	"\x05words\x18\x03 \x03(\tR\x05words\"S\n" +
+	"\x05words\x18\x03 \x03(\tR\x05words\x12\x1e\n" +
+	"\n" +
+	"similarity\x18\x04 \x01(\x01R\n" +
+	"similarity\"S\n" +
 	"\x14SearchMemoryResponse\x12;\n" +
 	"\amatches\x18\x01 \x03(\v2!.epigraph.registry.v1.MemoryMatchR\amatches\":\n" +
 	"\x10GetMemoryRequest\x12&\n" +
@@ -1595,7 +1990,7 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"everything\"]\n" +
 	"\x14ForgetMemoryResponse\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x03R\tforgotten\x12'\n" +
-	"\x0fforgotten_reads\x18\x02 \x01(\x03R\x0eforgottenReads\"\x80\x02\n" +
+	"\x0fforgotten_reads\x18\x02 \x01(\x03R\x0eforgottenReads\"\xac\x02\n" +
 	"\n" +
 	"MemoryRead\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
@@ -1607,7 +2002,10 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x05query\x18\a \x01(\tR\x05query\x12\x16\n" +
 	"\x06scopes\x18\b \x03(\tR\x06scopes\x12\x1d\n" +
 	"\n" +
-	"memory_ids\x18\t \x03(\tR\tmemoryIds\"^\n" +
+	"memory_ids\x18\t \x03(\tR\tmemoryIds\x12\x12\n" +
+	"\x04told\x18\n" +
+	" \x01(\x05R\x04told\x12\x16\n" +
+	"\x06method\x18\v \x01(\tR\x06method\"^\n" +
 	"\x16ListMemoryReadsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
@@ -1632,7 +2030,7 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x14MEMORY_ORIGIN_CLIENT\x10\x01\x12\x15\n" +
 	"\x11MEMORY_ORIGIN_RUN\x10\x02\x12\x16\n" +
 	"\x12MEMORY_ORIGIN_EPIC\x10\x03\x12\x17\n" +
-	"\x13MEMORY_ORIGIN_AGENT\x10\x042\xff\a\n" +
+	"\x13MEMORY_ORIGIN_AGENT\x10\x042\xc0\t\n" +
 	"\rMemoryService\x12y\n" +
 	"\vWriteMemory\x12(.epigraph.registry.v1.WriteMemoryRequest\x1a).epigraph.registry.v1.WriteMemoryResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
 	"/v1/memory\x12\x83\x01\n" +
@@ -1643,7 +2041,9 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"/v1/memory\x12q\n" +
 	"\fDeleteMemory\x12).epigraph.registry.v1.DeleteMemoryRequest\x1a\x16.google.protobuf.Empty\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1/memory/{memory_id}\x12\x80\x01\n" +
 	"\fExportMemory\x12).epigraph.registry.v1.ExportMemoryRequest\x1a*.epigraph.registry.v1.ExportMemoryResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/memory:export\x12\x83\x01\n" +
-	"\fForgetMemory\x12).epigraph.registry.v1.ForgetMemoryRequest\x1a*.epigraph.registry.v1.ForgetMemoryResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/memory:forget\x12\x88\x01\n" +
+	"\fForgetMemory\x12).epigraph.registry.v1.ForgetMemoryRequest\x1a*.epigraph.registry.v1.ForgetMemoryResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/memory:forget\x12n\n" +
+	"\x0fLeaseUnembedded\x12,.epigraph.registry.v1.LeaseUnembeddedRequest\x1a-.epigraph.registry.v1.LeaseUnembeddedResponse\x12O\n" +
+	"\vEmbedMemory\x12(.epigraph.registry.v1.EmbedMemoryRequest\x1a\x16.google.protobuf.Empty\x12\x88\x01\n" +
 	"\x0fListMemoryReads\x12,.epigraph.registry.v1.ListMemoryReadsRequest\x1a-.epigraph.registry.v1.ListMemoryReadsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/memory:readsB\xe8\x01\n" +
 	"\x18com.epigraph.registry.v1B\vMemoryProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
@@ -1660,7 +2060,7 @@ func file_epigraph_registry_v1_memory_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_memory_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_memory_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_epigraph_registry_v1_memory_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(MemoryLevel)(0),                // 0: epigraph.registry.v1.MemoryLevel
 	(MemoryKind)(0),                 // 1: epigraph.registry.v1.MemoryKind
@@ -1668,70 +2068,83 @@ var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(*MemoryScope)(nil),             // 3: epigraph.registry.v1.MemoryScope
 	(*Memory)(nil),                  // 4: epigraph.registry.v1.Memory
 	(*WriteMemoryRequest)(nil),      // 5: epigraph.registry.v1.WriteMemoryRequest
-	(*WriteMemoryResponse)(nil),     // 6: epigraph.registry.v1.WriteMemoryResponse
-	(*SearchMemoryRequest)(nil),     // 7: epigraph.registry.v1.SearchMemoryRequest
-	(*MemoryMatch)(nil),             // 8: epigraph.registry.v1.MemoryMatch
-	(*SearchMemoryResponse)(nil),    // 9: epigraph.registry.v1.SearchMemoryResponse
-	(*GetMemoryRequest)(nil),        // 10: epigraph.registry.v1.GetMemoryRequest
-	(*ListMemoryRequest)(nil),       // 11: epigraph.registry.v1.ListMemoryRequest
-	(*ListMemoryResponse)(nil),      // 12: epigraph.registry.v1.ListMemoryResponse
-	(*DeleteMemoryRequest)(nil),     // 13: epigraph.registry.v1.DeleteMemoryRequest
-	(*ExportMemoryRequest)(nil),     // 14: epigraph.registry.v1.ExportMemoryRequest
-	(*ExportMemoryResponse)(nil),    // 15: epigraph.registry.v1.ExportMemoryResponse
-	(*ForgetMemoryRequest)(nil),     // 16: epigraph.registry.v1.ForgetMemoryRequest
-	(*ForgetMemoryResponse)(nil),    // 17: epigraph.registry.v1.ForgetMemoryResponse
-	(*MemoryRead)(nil),              // 18: epigraph.registry.v1.MemoryRead
-	(*ListMemoryReadsRequest)(nil),  // 19: epigraph.registry.v1.ListMemoryReadsRequest
-	(*ListMemoryReadsResponse)(nil), // 20: epigraph.registry.v1.ListMemoryReadsResponse
-	(*v1.Payload)(nil),              // 21: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
-	(*emptypb.Empty)(nil),           // 24: google.protobuf.Empty
+	(*MemoryEmbedding)(nil),         // 6: epigraph.registry.v1.MemoryEmbedding
+	(*LeaseUnembeddedRequest)(nil),  // 7: epigraph.registry.v1.LeaseUnembeddedRequest
+	(*LeaseUnembeddedResponse)(nil), // 8: epigraph.registry.v1.LeaseUnembeddedResponse
+	(*UnembeddedMemory)(nil),        // 9: epigraph.registry.v1.UnembeddedMemory
+	(*EmbedMemoryRequest)(nil),      // 10: epigraph.registry.v1.EmbedMemoryRequest
+	(*WriteMemoryResponse)(nil),     // 11: epigraph.registry.v1.WriteMemoryResponse
+	(*SearchMemoryRequest)(nil),     // 12: epigraph.registry.v1.SearchMemoryRequest
+	(*MemoryMatch)(nil),             // 13: epigraph.registry.v1.MemoryMatch
+	(*SearchMemoryResponse)(nil),    // 14: epigraph.registry.v1.SearchMemoryResponse
+	(*GetMemoryRequest)(nil),        // 15: epigraph.registry.v1.GetMemoryRequest
+	(*ListMemoryRequest)(nil),       // 16: epigraph.registry.v1.ListMemoryRequest
+	(*ListMemoryResponse)(nil),      // 17: epigraph.registry.v1.ListMemoryResponse
+	(*DeleteMemoryRequest)(nil),     // 18: epigraph.registry.v1.DeleteMemoryRequest
+	(*ExportMemoryRequest)(nil),     // 19: epigraph.registry.v1.ExportMemoryRequest
+	(*ExportMemoryResponse)(nil),    // 20: epigraph.registry.v1.ExportMemoryResponse
+	(*ForgetMemoryRequest)(nil),     // 21: epigraph.registry.v1.ForgetMemoryRequest
+	(*ForgetMemoryResponse)(nil),    // 22: epigraph.registry.v1.ForgetMemoryResponse
+	(*MemoryRead)(nil),              // 23: epigraph.registry.v1.MemoryRead
+	(*ListMemoryReadsRequest)(nil),  // 24: epigraph.registry.v1.ListMemoryReadsRequest
+	(*ListMemoryReadsResponse)(nil), // 25: epigraph.registry.v1.ListMemoryReadsResponse
+	(*v1.Payload)(nil),              // 26: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil),   // 27: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 28: google.protobuf.Duration
+	(*emptypb.Empty)(nil),           // 29: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_memory_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.MemoryScope.level:type_name -> epigraph.registry.v1.MemoryLevel
 	3,  // 1: epigraph.registry.v1.Memory.scope:type_name -> epigraph.registry.v1.MemoryScope
 	1,  // 2: epigraph.registry.v1.Memory.kind:type_name -> epigraph.registry.v1.MemoryKind
-	21, // 3: epigraph.registry.v1.Memory.value:type_name -> epigraph.graph.v1.Payload
+	26, // 3: epigraph.registry.v1.Memory.value:type_name -> epigraph.graph.v1.Payload
 	2,  // 4: epigraph.registry.v1.Memory.origin:type_name -> epigraph.registry.v1.MemoryOrigin
-	22, // 5: epigraph.registry.v1.Memory.expire_time:type_name -> google.protobuf.Timestamp
-	22, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
-	22, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
+	27, // 5: epigraph.registry.v1.Memory.expire_time:type_name -> google.protobuf.Timestamp
+	27, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
+	27, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 8: epigraph.registry.v1.WriteMemoryRequest.memory:type_name -> epigraph.registry.v1.Memory
-	23, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
-	4,  // 10: epigraph.registry.v1.WriteMemoryResponse.memory:type_name -> epigraph.registry.v1.Memory
-	3,  // 11: epigraph.registry.v1.SearchMemoryRequest.scopes:type_name -> epigraph.registry.v1.MemoryScope
-	1,  // 12: epigraph.registry.v1.SearchMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
-	4,  // 13: epigraph.registry.v1.MemoryMatch.memory:type_name -> epigraph.registry.v1.Memory
-	8,  // 14: epigraph.registry.v1.SearchMemoryResponse.matches:type_name -> epigraph.registry.v1.MemoryMatch
-	3,  // 15: epigraph.registry.v1.ListMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
-	1,  // 16: epigraph.registry.v1.ListMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
-	4,  // 17: epigraph.registry.v1.ListMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	4,  // 18: epigraph.registry.v1.ExportMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	3,  // 19: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
-	22, // 20: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
-	18, // 21: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
-	5,  // 22: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
-	7,  // 23: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
-	10, // 24: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
-	11, // 25: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
-	13, // 26: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
-	14, // 27: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
-	16, // 28: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
-	19, // 29: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
-	6,  // 30: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
-	9,  // 31: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
-	4,  // 32: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
-	12, // 33: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
-	24, // 34: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
-	15, // 35: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.ExportMemoryResponse
-	17, // 36: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
-	20, // 37: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	28, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
+	6,  // 10: epigraph.registry.v1.WriteMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
+	9,  // 11: epigraph.registry.v1.LeaseUnembeddedResponse.memories:type_name -> epigraph.registry.v1.UnembeddedMemory
+	6,  // 12: epigraph.registry.v1.EmbedMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
+	4,  // 13: epigraph.registry.v1.WriteMemoryResponse.memory:type_name -> epigraph.registry.v1.Memory
+	3,  // 14: epigraph.registry.v1.SearchMemoryRequest.scopes:type_name -> epigraph.registry.v1.MemoryScope
+	1,  // 15: epigraph.registry.v1.SearchMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
+	6,  // 16: epigraph.registry.v1.SearchMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
+	4,  // 17: epigraph.registry.v1.MemoryMatch.memory:type_name -> epigraph.registry.v1.Memory
+	13, // 18: epigraph.registry.v1.SearchMemoryResponse.matches:type_name -> epigraph.registry.v1.MemoryMatch
+	3,  // 19: epigraph.registry.v1.ListMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
+	1,  // 20: epigraph.registry.v1.ListMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
+	4,  // 21: epigraph.registry.v1.ListMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
+	4,  // 22: epigraph.registry.v1.ExportMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
+	3,  // 23: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
+	27, // 24: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
+	23, // 25: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
+	5,  // 26: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
+	12, // 27: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
+	15, // 28: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
+	16, // 29: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
+	18, // 30: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
+	19, // 31: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
+	21, // 32: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
+	7,  // 33: epigraph.registry.v1.MemoryService.LeaseUnembedded:input_type -> epigraph.registry.v1.LeaseUnembeddedRequest
+	10, // 34: epigraph.registry.v1.MemoryService.EmbedMemory:input_type -> epigraph.registry.v1.EmbedMemoryRequest
+	24, // 35: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
+	11, // 36: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
+	14, // 37: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
+	4,  // 38: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
+	17, // 39: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
+	29, // 40: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
+	20, // 41: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.ExportMemoryResponse
+	22, // 42: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
+	8,  // 43: epigraph.registry.v1.MemoryService.LeaseUnembedded:output_type -> epigraph.registry.v1.LeaseUnembeddedResponse
+	29, // 44: epigraph.registry.v1.MemoryService.EmbedMemory:output_type -> google.protobuf.Empty
+	25, // 45: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
+	36, // [36:46] is the sub-list for method output_type
+	26, // [26:36] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_memory_proto_init() }
@@ -1746,7 +2159,7 @@ func file_epigraph_registry_v1_memory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_memory_proto_rawDesc), len(file_epigraph_registry_v1_memory_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,8 @@ const (
 	MemoryService_DeleteMemory_FullMethodName    = "/epigraph.registry.v1.MemoryService/DeleteMemory"
 	MemoryService_ExportMemory_FullMethodName    = "/epigraph.registry.v1.MemoryService/ExportMemory"
 	MemoryService_ForgetMemory_FullMethodName    = "/epigraph.registry.v1.MemoryService/ForgetMemory"
+	MemoryService_LeaseUnembedded_FullMethodName = "/epigraph.registry.v1.MemoryService/LeaseUnembedded"
+	MemoryService_EmbedMemory_FullMethodName     = "/epigraph.registry.v1.MemoryService/EmbedMemory"
 	MemoryService_ListMemoryReads_FullMethodName = "/epigraph.registry.v1.MemoryService/ListMemoryReads"
 )
 
@@ -38,22 +40,28 @@ const (
 //
 // MemoryService keeps facts, procedures and preferences, and finds them again.
 type MemoryServiceClient interface {
-	// WriteMemory keeps an entry. It takes the place of the one that its scope has of this key.
+	// WriteMemory keeps an entry. It takes the place of the one that its scope has of this key. A namespace that
+	// is full refuses it, if too few entries of its scope can give way.
 	WriteMemory(ctx context.Context, in *WriteMemoryRequest, opts ...grpc.CallOption) (*WriteMemoryResponse, error)
 	// SearchMemory finds entries of some scopes by words, best first, and records who has read them.
 	SearchMemory(ctx context.Context, in *SearchMemoryRequest, opts ...grpc.CallOption) (*SearchMemoryResponse, error)
-	// GetMemory shows an entry.
+	// GetMemory shows an entry, and records who has read it.
 	GetMemory(ctx context.Context, in *GetMemoryRequest, opts ...grpc.CallOption) (*Memory, error)
-	// ListMemory lists entries; those that were first written last come first.
+	// ListMemory lists entries and records who has read them. Those that were first written last come first.
 	ListMemory(ctx context.Context, in *ListMemoryRequest, opts ...grpc.CallOption) (*ListMemoryResponse, error)
 	// DeleteMemory removes an entry.
 	DeleteMemory(ctx context.Context, in *DeleteMemoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ExportMemory pages through all that the namespace remembers, the oldest first.
+	// ExportMemory pages through all that the namespace remembers, the oldest first, and records who has read.
 	ExportMemory(ctx context.Context, in *ExportMemoryRequest, opts ...grpc.CallOption) (*ExportMemoryResponse, error)
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(ctx context.Context, in *ForgetMemoryRequest, opts ...grpc.CallOption) (*ForgetMemoryResponse, error)
-	// ListMemoryReads lists who has searched, the newest first. Records are kept for 30 days, 10,000 of a
+	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model, for two minutes: until
+	// then no other caller gets them. For services only.
+	LeaseUnembedded(ctx context.Context, in *LeaseUnembeddedRequest, opts ...grpc.CallOption) (*LeaseUnembeddedResponse, error)
+	// EmbedMemory sets the vector of an entry that was not written since. For services only.
+	EmbedMemory(ctx context.Context, in *EmbedMemoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
+	// ListMemoryReads lists who has read by SearchMemory, GetMemory, ListMemory and ExportMemory, the newest first. Records are kept for 30 days, 10,000 of a
 	// namespace at most.
 	ListMemoryReads(ctx context.Context, in *ListMemoryReadsRequest, opts ...grpc.CallOption) (*ListMemoryReadsResponse, error)
 }
@@ -136,6 +144,26 @@ func (c *memoryServiceClient) ForgetMemory(ctx context.Context, in *ForgetMemory
 	return out, nil
 }
 
+func (c *memoryServiceClient) LeaseUnembedded(ctx context.Context, in *LeaseUnembeddedRequest, opts ...grpc.CallOption) (*LeaseUnembeddedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaseUnembeddedResponse)
+	err := c.cc.Invoke(ctx, MemoryService_LeaseUnembedded_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memoryServiceClient) EmbedMemory(ctx context.Context, in *EmbedMemoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(emptypb.Empty)
+	err := c.cc.Invoke(ctx, MemoryService_EmbedMemory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *memoryServiceClient) ListMemoryReads(ctx context.Context, in *ListMemoryReadsRequest, opts ...grpc.CallOption) (*ListMemoryReadsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListMemoryReadsResponse)
@@ -152,22 +180,28 @@ func (c *memoryServiceClient) ListMemoryReads(ctx context.Context, in *ListMemor
 //
 // MemoryService keeps facts, procedures and preferences, and finds them again.
 type MemoryServiceServer interface {
-	// WriteMemory keeps an entry. It takes the place of the one that its scope has of this key.
+	// WriteMemory keeps an entry. It takes the place of the one that its scope has of this key. A namespace that
+	// is full refuses it, if too few entries of its scope can give way.
 	WriteMemory(context.Context, *WriteMemoryRequest) (*WriteMemoryResponse, error)
 	// SearchMemory finds entries of some scopes by words, best first, and records who has read them.
 	SearchMemory(context.Context, *SearchMemoryRequest) (*SearchMemoryResponse, error)
-	// GetMemory shows an entry.
+	// GetMemory shows an entry, and records who has read it.
 	GetMemory(context.Context, *GetMemoryRequest) (*Memory, error)
-	// ListMemory lists entries; those that were first written last come first.
+	// ListMemory lists entries and records who has read them. Those that were first written last come first.
 	ListMemory(context.Context, *ListMemoryRequest) (*ListMemoryResponse, error)
 	// DeleteMemory removes an entry.
 	DeleteMemory(context.Context, *DeleteMemoryRequest) (*emptypb.Empty, error)
-	// ExportMemory pages through all that the namespace remembers, the oldest first.
+	// ExportMemory pages through all that the namespace remembers, the oldest first, and records who has read.
 	ExportMemory(context.Context, *ExportMemoryRequest) (*ExportMemoryResponse, error)
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(context.Context, *ForgetMemoryRequest) (*ForgetMemoryResponse, error)
-	// ListMemoryReads lists who has searched, the newest first. Records are kept for 30 days, 10,000 of a
+	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model, for two minutes: until
+	// then no other caller gets them. For services only.
+	LeaseUnembedded(context.Context, *LeaseUnembeddedRequest) (*LeaseUnembeddedResponse, error)
+	// EmbedMemory sets the vector of an entry that was not written since. For services only.
+	EmbedMemory(context.Context, *EmbedMemoryRequest) (*emptypb.Empty, error)
+	// ListMemoryReads lists who has read by SearchMemory, GetMemory, ListMemory and ExportMemory, the newest first. Records are kept for 30 days, 10,000 of a
 	// namespace at most.
 	ListMemoryReads(context.Context, *ListMemoryReadsRequest) (*ListMemoryReadsResponse, error)
 	mustEmbedUnimplementedMemoryServiceServer()
@@ -200,6 +234,12 @@ func (UnimplementedMemoryServiceServer) ExportMemory(context.Context, *ExportMem
 }
 func (UnimplementedMemoryServiceServer) ForgetMemory(context.Context, *ForgetMemoryRequest) (*ForgetMemoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForgetMemory not implemented")
+}
+func (UnimplementedMemoryServiceServer) LeaseUnembedded(context.Context, *LeaseUnembeddedRequest) (*LeaseUnembeddedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LeaseUnembedded not implemented")
+}
+func (UnimplementedMemoryServiceServer) EmbedMemory(context.Context, *EmbedMemoryRequest) (*emptypb.Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method EmbedMemory not implemented")
 }
 func (UnimplementedMemoryServiceServer) ListMemoryReads(context.Context, *ListMemoryReadsRequest) (*ListMemoryReadsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListMemoryReads not implemented")
@@ -351,6 +391,42 @@ func _MemoryService_ForgetMemory_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MemoryService_LeaseUnembedded_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaseUnembeddedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemoryServiceServer).LeaseUnembedded(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemoryService_LeaseUnembedded_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemoryServiceServer).LeaseUnembedded(ctx, req.(*LeaseUnembeddedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemoryService_EmbedMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EmbedMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemoryServiceServer).EmbedMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemoryService_EmbedMemory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemoryServiceServer).EmbedMemory(ctx, req.(*EmbedMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _MemoryService_ListMemoryReads_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListMemoryReadsRequest)
 	if err := dec(in); err != nil {
@@ -403,6 +479,14 @@ var MemoryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ForgetMemory",
 			Handler:    _MemoryService_ForgetMemory_Handler,
+		},
+		{
+			MethodName: "LeaseUnembedded",
+			Handler:    _MemoryService_LeaseUnembedded_Handler,
+		},
+		{
+			MethodName: "EmbedMemory",
+			Handler:    _MemoryService_EmbedMemory_Handler,
 		},
 		{
 			MethodName: "ListMemoryReads",

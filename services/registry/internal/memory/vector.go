@@ -1,0 +1,117 @@
+package memory
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+)
+
+// Bounds of vectors.
+const (
+	// MaxModel bounds the name of a model that makes vectors, in bytes.
+	MaxModel = 128
+	// MaxDimensions bounds a vector.
+	MaxDimensions = 4096
+	// MaxSimilar is how many entries a search takes by their meaning.
+	MaxSimilar = 256
+	// MaxToEmbed is how many entries are handed out at once to have vectors made of them, for EmbedTime.
+	MaxToEmbed = 100
+	EmbedTime  = 2 * time.Minute
+)
+
+// Embedding is a vector for a text, made by a model. Vectors of different models cannot be compared.
+type Embedding struct {
+	Model  string
+	Values []float32
+}
+
+// NewEmbedding returns a vector of length 1.
+func NewEmbedding(model string, values []float32) (*Embedding, error) {
+	var sum float64
+	for _, v := range values {
+		sum += float64(v) * float64(v)
+	}
+	switch {
+	case model == "" || !named(model, MaxModel):
+		return nil, invalid("embedding.model", "the model of a vector has at most 128 bytes and no control characters")
+	case len(values) == 0 || len(values) > MaxDimensions:
+		return nil, invalid("embedding.values", "a vector has from 1 to 4096 dimensions")
+	case !(sum > 0) || math.IsInf(sum, 0):
+		return nil, invalid("embedding.values", "a vector has finite values, of which one is not 0")
+	}
+	out := make([]float32, len(values))
+	for i, v := range values {
+		out[i] = float32(float64(v) / math.Sqrt(sum))
+	}
+	return &Embedding{Model: model, Values: out}, nil
+}
+
+// Bytes are the values as they are stored: 32-bit floats, little endian.
+func (e *Embedding) Bytes() []byte {
+	out := make([]byte, 0, 4*len(e.Values))
+	for _, v := range e.Values {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+	}
+	return out
+}
+
+// Similarity is the cosine of the angle to a stored vector; false if it has another number of dimensions.
+func (e *Embedding) Similarity(stored []byte) (float64, bool) {
+	if len(stored) != 4*len(e.Values) {
+		return 0, false
+	}
+	var dot float32
+	for i, v := range e.Values {
+		dot += v * math.Float32frombits(binary.LittleEndian.Uint32(stored[4*i:]))
+	}
+	return float64(dot), true
+}
+
+// Similar keeps the most similar of many hits.
+type Similar struct{ hits []Hit }
+
+// Add adds a hit.
+func (s *Similar) Add(h Hit) {
+	if len(s.hits) >= 2*MaxSimilar {
+		s.hits = s.Best()
+	}
+	s.hits = append(s.hits, h)
+}
+
+// Best are the MaxSimilar most similar ones, the most similar first.
+func (s *Similar) Best() []Hit {
+	slices.SortFunc(s.hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(b.Entry.ID, a.Entry.ID))
+	})
+	return s.hits[:min(len(s.hits), MaxSimilar)]
+}
+
+// fusion is the constant of reciprocal rank fusion: the larger, the less the first places count beside the
+// others. 60 is what its authors found.
+const fusion = 60
+
+// Fuse makes one list of hits by words and by meaning, each in its own order. A hit scores 1/(60 + its place)
+// in each list that has it, in billionths: weights of words and angles cannot be compared, but places can.
+func Fuse(byWords, byMeaning []Hit) []Hit {
+	at := map[string]int{}
+	var out []Hit
+	for _, list := range [][]Hit{byWords, byMeaning} {
+		for i, h := range list {
+			j, known := at[h.Entry.ID]
+			if !known {
+				j = len(out)
+				at[h.Entry.ID] = j
+				h.Score = 0
+				out = append(out, h)
+			}
+			out[j].Similarity = max(out[j].Similarity, h.Similarity)
+			out[j].Score += 1e9 / int64(fusion+i+1)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), b.Entry.UpdateTime.Compare(a.Entry.UpdateTime), cmp.Compare(b.Entry.ID, a.Entry.ID))
+	})
+	return out
+}
