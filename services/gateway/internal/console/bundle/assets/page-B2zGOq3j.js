@@ -1,1 +1,0 @@
-import{t as e}from"./index-BwxeyuYc.js";var t=e();function n(){return(0,t.jsx)(`h1`,{children:`Playground`})}export{n as default};

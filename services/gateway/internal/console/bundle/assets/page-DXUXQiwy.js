@@ -1,1 +1,0 @@
-import{t as e}from"./index-BwxeyuYc.js";var t=e();function n({id:e}){return(0,t.jsx)(`h1`,{children:e})}export{n as default};
