@@ -7,7 +7,7 @@ export class ApiError extends Error {
   readonly status: number;
   readonly reason: string;
   readonly hint: string;
-  readonly violations: { field?: string; message?: string }[];
+  readonly violations: { field?: string; description?: string }[];
   readonly requestId: string;
 
   constructor(status: number, body: Partial<ErrorBody>) {

@@ -31,6 +31,7 @@ export type CompilePlan = Schemas["epigraph.planner.v1.CompilePlanResponse"];
 export type Diagnostic = Schemas["epigraph.plan.v1.Diagnostic"];
 export type Repair = Schemas["epigraph.plan.v1.Repair"];
 export type ProblemGraph = Schemas["epigraph.plan.v1.ProblemGraph"];
+export type ValidateGraph = Schemas["epigraph.executor.v1.ValidateGraphResponse"];
 export type ListActors = Schemas["epigraph.executor.v1.ListActorsResponse"];
 export type ListTasks = Schemas["epigraph.registry.v1.ListTasksResponse"];
 export type ListEpics = Schemas["epigraph.registry.v1.ListEpicsResponse"];

@@ -28,7 +28,7 @@ export function Fault({ error, retry }: { error: unknown; retry?: () => void }) 
         <ul>
           {api.violations.slice(0, 20).map((v, i) => (
             <li key={`${v.field}-${i}`}>
-              {v.field ? <code>{v.field}</code> : null} {v.message}
+              {v.field ? <code>{v.field}</code> : null} {v.description}
             </li>
           ))}
         </ul>

@@ -1,1 +1,0 @@
-import{M as e}from"./index-BFYEm9ds.js";var t=e();function n(){return(0,t.jsx)(`h1`,{children:`Playground`})}export{n as default};
