@@ -130,6 +130,10 @@ setup: # What the tests need besides Go; test, race, bench and chaos call it.
 test: setup bin/.tools-test ## Run all tests with the race detector, in random order; HOGS=2 beside a busy machine
 	scripts/test
 
+.PHONY: console-test
+console-test: build ## Test the console in Chromium before a real server; pictures in bin/console/pictures
+	scripts/console-test
+
 .PHONY: race
 race: setup bin/.tools-test ## Run all tests again and again, on one and on many processors
 	FLAKY=fail GOTESTFLAGS='-count=2 -cpu=1,4' scripts/test

@@ -1,16 +1,51 @@
 // The frame of all pages: navigation, login, shortcuts, theme.
-import { useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { type ComponentType, useEffect, useMemo, useRef, useState } from "react";
+import { ApiError } from "./api/client";
 import { signOut, useSession } from "./api/session";
 import { Login } from "./login";
 import { Link, navigate, useAddress } from "./router";
 import { RunsPage } from "./runs/list";
-import { Dialog, Empty } from "./ui/parts";
+import { Dialog, Empty, Fault } from "./ui/parts";
 import { allShortcuts, useShortcuts } from "./ui/shortcuts";
 import { type Theme, useTheme } from "./ui/theme";
 
-const RunPage = lazy(() => import("./run/page"));
-const PlaygroundPage = lazy(() => import("./playground/page"));
+/** later is a page that is loaded when it is shown for the first time. React's lazy would wait 300 ms longer. */
+function later<P extends object>(load: () => Promise<{ default: ComponentType<P> }>): ComponentType<P> {
+  let loaded: ComponentType<P> | undefined;
+  return function Later(props: P) {
+    const [Page, setPage] = useState(() => loaded);
+    const [error, setError] = useState<unknown>();
+    useEffect(() => {
+      if (Page) return;
+      load().then((m) => {
+        loaded = m.default;
+        setPage(() => m.default);
+      }, setError);
+    }, [Page]);
+    // A new version of the server has other files than this page knows of.
+    if (error) return <Fault error={new Error("this page could not be loaded")} retry={() => location.reload()} />;
+    return Page ? <Page {...props} /> : <p className="muted">Loading…</p>;
+  };
+}
+
+const RunPage = later(() => import("./run/page"));
+const PlaygroundPage = later(() => import("./playground/page"));
+
+function newQueries() {
+  return new QueryClient({
+    defaultOptions: {
+      queries: {
+        staleTime: 2_000,
+        refetchOnWindowFocus: true,
+        // A refusal does not become an answer by asking again.
+        retry: (failed, error) => failed < 3 && !(error instanceof ApiError && !error.passing),
+        networkMode: "always",
+      },
+      mutations: { networkMode: "always" },
+    },
+  });
+}
 
 const places = [
   { path: "/runs", name: "Runs", keys: "g r" },
@@ -64,21 +99,16 @@ function Shortcuts({ open, onClose }: { open: boolean; onClose: () => void }) {
 export function App() {
   const { path } = useAddress();
   const session = useSession();
-  const client = useQueryClient();
   const main = useRef<HTMLElement>(null);
   const [help, setHelp] = useState(false);
   const who = `${session.key} ${session.namespace}`;
-  const before = useRef(who);
+  // What another key has shown is not shown to this one.
+  const queries = useMemo(() => newQueries(), [who]);
 
   useShortcuts([
     { keys: "?", does: "List the shortcuts", run: () => setHelp(true) },
     ...places.map((p) => ({ keys: p.keys, does: `Go to ${p.name}`, run: () => navigate(p.path) })),
   ]);
-  useEffect(() => {
-    // What another key has shown is not shown to this one.
-    if (before.current !== who) client.clear();
-    before.current = who;
-  }, [who, client]);
   const first = useRef(true);
   useEffect(() => {
     if (!first.current) main.current?.focus({ preventScroll: true });
@@ -125,9 +155,9 @@ export function App() {
         {session.refused ? (
           <Login why={session.refused} />
         ) : (
-          <Suspense fallback={<p className="muted">Loading…</p>}>
+          <QueryClientProvider key={who} client={queries}>
             <Page path={path} />
-          </Suspense>
+          </QueryClientProvider>
         )}
       </main>
       <footer>

@@ -107,6 +107,7 @@ export default function PlaygroundPage() {
   useShortcuts([{ keys: "e", does: "Edit the plan", run: () => field.current?.focus() }]);
 
   const ready = readable && compiled.isSuccess && (compiled.data?.checked.faults?.length ?? 0) === 0 && later === text && laterNamed === named;
+  const count = found.filter((f) => f.level === "error").length;
   const look = plan?.graph ? forecast(plan.graph) : undefined;
   const chosenActor = actors.data?.actors?.find((a) => a.name === actor);
 
@@ -121,7 +122,7 @@ export default function PlaygroundPage() {
               ? "reading"
               : plan?.noPlan
                 ? "no plan"
-                : `${plan?.dialect?.replaceAll("_", " ") ?? ""}, ${plan?.graph?.problems?.length ?? 0} problems, ${found.filter((f) => f.level === "error").length} faults`}
+                : `${plan?.dialect?.replaceAll("_", " ") ?? ""}, ${plan?.graph?.problems?.length ?? 0} problems, ${count === 1 ? "1 fault" : `${count} faults`}`}
         </Status>
         <div className="buttons">
           <button type="button" className="primary" disabled={!ready || run.isPending} onClick={() => run.mutate()}>
@@ -254,7 +255,7 @@ export default function PlaygroundPage() {
             <>
               <h2>Forecast</h2>
               <p>
-                {look.problems} calls of <code>{actor}</code> at least, of which {look.depth} wait for each other and up to {look.width} run at once.
+                {look.problems} calls of <code>{actor}</code> at least, of which {look.depth} wait for each other and {look.width === 1 ? "one runs" : `up to ${look.width} run`} at once.
                 {actor === "llm" || actor === "agent" ? " Models are asked: what that costs depends on the prompts and the answers." : ""}
               </p>
             </>

@@ -55,7 +55,6 @@ export function PlanPicture({ graph, faulty, onChoose }: Props) {
             className={faulty.has(p.id ?? "") ? "faulty" : ""}
             role="button"
             tabIndex={0}
-            aria-label={`${p.id}: ${p.request}`}
             onClick={go}
             onKeyDown={(e) => {
               if (e.key === "Enter" || e.key === " ") {

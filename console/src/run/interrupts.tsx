@@ -22,10 +22,10 @@ function Question({ of }: { of: Interrupt }) {
   const elsewhere = of.runId !== model.id;
   return (
     <article className="question">
-      <h3>
+      <h2>
         {approval ? "To approve" : "A question"} <span className="muted">of {of.visit?.nodeId}</span>{" "}
         {elsewhere ? <Link href={`/runs/${of.runId}`}>in {of.runId}</Link> : null}
-      </h3>
+      </h2>
       <p className="prompt">{pretty(of.prompt ?? "")}</p>
       <p className="small muted">
         asked <When time={of.createTime} />

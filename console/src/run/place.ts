@@ -3,18 +3,17 @@ import { useEffect, useRef, useState } from "react";
 import type { Box, Layout, Line } from "./layout";
 import LayoutWorker from "./layout.worker?worker";
 
-let worker: Worker | undefined;
+// The worker starts with the page, so that it is there when the graph has come.
+const worker = new LayoutWorker();
 let last = 0;
 const waiting = new Map<number, (l: Layout) => void>();
 
+worker.onmessage = (e: MessageEvent<{ id: number; layout: Layout }>) => {
+  waiting.get(e.data.id)?.(e.data.layout);
+  waiting.delete(e.data.id);
+};
+
 export function placeNodes(boxes: Box[], lines: Line[]): Promise<Layout> {
-  if (!worker) {
-    worker = new LayoutWorker();
-    worker.onmessage = (e: MessageEvent<{ id: number; layout: Layout }>) => {
-      waiting.get(e.data.id)?.(e.data.layout);
-      waiting.delete(e.data.id);
-    };
-  }
   const id = ++last;
   worker.postMessage({ id, boxes, lines });
   return new Promise((done) => waiting.set(id, done));

@@ -37,5 +37,5 @@ export function isOpen(run: Run): boolean {
 
 /** refreshAfter is how long a list may be shown before it is read again. */
 export function refreshAfter(runs: Run[]): number {
-  return runs.some((r) => word(r.state) === "running" || word(r.state) === "pending") ? 3_000 : 10_000;
+  return runs.some((r) => word(r.state) === "running" || word(r.state) === "pending") ? 3_000 : 5_000;
 }

@@ -6,7 +6,7 @@ export function word(value: string | undefined): string {
 }
 
 const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
 export function fullTime(text: string | undefined): string {
   return text ? absolute.format(new Date(text)) : "";
