@@ -78,6 +78,10 @@ dev: build ## Run all four services in one process
 gen: bin/.tools-proto ## Generate code and OpenAPI from the protos
 	scripts/gen
 
+.PHONY: console
+console: ## Build the pages of the console into the gateway (needs Node.js >= 20.19 and npm)
+	scripts/console
+
 .PHONY: fmt
 fmt: bin/.tools-proto bin/.tools-lint ## Format Go and protos
 	bin/golangci-lint fmt
@@ -100,6 +104,7 @@ check: gen lint alone ## All that must hold besides the tests: generated code, l
 	@test -z "$$(git status --porcelain -- proto/gen proto/baseline.binpb docs/events.md)" || { \
 		git status --short -- proto/gen proto/baseline.binpb docs/events.md; git --no-pager diff --stat -- proto/gen docs/events.md; \
 		echo "proto/gen, proto/baseline.binpb and docs/events.md are not what the protos say: commit the result of make gen"; exit 1; }
+	go test -run 'TestBundle' ./services/gateway/internal/console
 	go vet work
 	cd bench && GOWORK=off go vet ./...
 	GOWORK=off go -C tools test ./openapi/...
@@ -124,6 +129,10 @@ setup: # What the tests need besides Go; test, race, bench and chaos call it.
 .PHONY: test
 test: setup bin/.tools-test ## Run all tests with the race detector, in random order; HOGS=2 beside a busy machine
 	scripts/test
+
+.PHONY: console-test
+console-test: build ## Test the console in Chromium before a real server; pictures in bin/console/pictures
+	scripts/console-test
 
 .PHONY: race
 race: setup bin/.tools-test ## Run all tests again and again, on one and on many processors

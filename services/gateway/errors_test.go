@@ -48,7 +48,7 @@ func TestErrors(t *testing.T) {
 		{name: "Path/Misspelled", method: "GET", path: "/v1/rnus", code: 404, status: "NOT_FOUND", reason: "PATH_NOT_FOUND", hint: "/v1/runs"},
 		{name: "Path/MisspelledVerb", method: "POST", path: "/v1/runs/run_1:cancle", code: 404, status: "NOT_FOUND", reason: "PATH_NOT_FOUND", hint: "/v1/runs/{run_id}:cancel"},
 		{name: "Path/EmptyVariable", method: "GET", path: "/v1/runs/", code: 404, status: "NOT_FOUND", reason: "PATH_NOT_FOUND", hint: "/v1/runs"},
-		{name: "Path/Root", method: "GET", path: "/", code: 404, status: "NOT_FOUND", reason: "PATH_NOT_FOUND"},
+		{name: "Path/Root", method: "POST", path: "/", code: 404, status: "NOT_FOUND", reason: "PATH_NOT_FOUND"},
 		{name: "Path/NotUTF8", method: "GET", path: "/v1/runs/%ff", code: 400, status: "INVALID_ARGUMENT", reason: "PATH_INVALID"},
 		{name: "Method/Wrong", method: "PUT", path: "/v1/runs", code: 405, status: "UNIMPLEMENTED", reason: "METHOD_NOT_ALLOWED", hint: "GET or POST"},
 		{name: "Method/Options", method: "OPTIONS", path: "/v1/runs", code: 405, status: "UNIMPLEMENTED", reason: "METHOD_NOT_ALLOWED"},

@@ -158,12 +158,13 @@ func (c *devCmd) announce(e *env, d *stack.Dev) error {
 	}
 	style := e.io.style()
 	head := fmt.Sprintf(`%s
+  Console  http://%s/   (in a browser)
   REST     http://%s   (API: http://%s/openapi.json)
   gRPC     %s
   data     %s
   API key  %s   (%s)
 Try, in another terminal:
-`, style.Bold("Epigraph is ready."), strings.Join(rest, "  http://"), rest[0], strings.Join(grpc, "  "), d.DataDir(), d.APIKey(), keyNote(d.HTTPAddr(), d.GRPCAddr()))
+`, style.Bold("Epigraph is ready."), rest[0], strings.Join(rest, "  http://"), rest[0], strings.Join(grpc, "  "), d.DataDir(), d.APIKey(), keyNote(d.HTTPAddr(), d.GRPCAddr()))
 	_, err := fmt.Fprintln(e.io.Out, style.Fit(head)+style.Command(`printf 'A -> B, C\nB, C -> D\n' | epigraph run`+more+` --actor template --with text='did {{ node }}'`, "  ")+"\n"+
 		style.Fit("Ctrl-C stops it. Runs that are under way go on at the next start."))
 	return err

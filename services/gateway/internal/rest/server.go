@@ -38,6 +38,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/console"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/live"
@@ -84,6 +85,8 @@ type Server struct {
 	panics   metric.Int64Counter
 	health   *health
 	live     *socket.Server
+	pages    *console.Pages
+	console  *route // of the pages; it is none of the API's routes
 }
 
 var errRequestTimeout = errors.New("request timeout of the gateway")
@@ -151,6 +154,11 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err := s.buildRoutes(); err != nil {
 		return nil, err
 	}
+	if s.pages, err = console.New(); err != nil {
+		return nil, err
+	}
+	s.console = fileRoute(http.MethodGet, "/")
+	s.console.open, s.console.handler = true, s.pages
 	s.observed = otelhttp.NewHandler(http.HandlerFunc(s.serve), "http",
 		otelhttp.WithTracerProvider(o.Telemetry.TracerProvider),
 		otelhttp.WithMeterProvider(o.Telemetry.MeterProvider),
@@ -277,6 +285,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.route = s.calls[r.URL.Path]
 	} else {
 		x.route, x.allowed = s.routes.find(method, r.URL.Path)
+	}
+	if x.route == nil && !x.grpc && len(x.allowed) == 0 && method == http.MethodGet && s.pages.Wants(r) {
+		x.route = s.console
 	}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	r.Pattern = ""

@@ -1,0 +1,159 @@
+// One run: its graph, timeline, events, questions, and why it stands.
+import { Link, setQuery, useAddress } from "../router";
+import { count, dollars, duration } from "../ui/format";
+import { Fault, Json, State, usePageTitle, useNow, When } from "../ui/parts";
+import { useShortcuts } from "../ui/shortcuts";
+import { Actions } from "./actions";
+import { Explanation } from "./explain";
+import { GraphView } from "./graph";
+import { Interrupts } from "./interrupts";
+import { EventLog } from "./log";
+import { Timeline } from "./timeline";
+import { ModelContext, useModel, useRunModel, useTopic } from "./use";
+import { NodePanel } from "./visit";
+
+const tabs = [
+  { name: "graph", title: "Graph" },
+  { name: "timeline", title: "Timeline" },
+  { name: "events", title: "Events" },
+  { name: "result", title: "Input and result" },
+];
+
+function Facts() {
+  const model = useModel();
+  const now = useNow();
+  const run = model.run;
+  if (!run) return null;
+  const tokens = Number(run.usage?.inputTokens ?? 0) + Number(run.usage?.outputTokens ?? 0);
+  const n = run.nodes;
+  return (
+    <p className="small run-facts">
+      <code>{run.id}</code>
+      {run.parentRunId ? (
+        <span>
+          of <Link href={`/runs/${run.parentRunId}?node=${encodeURIComponent(run.parentVisit?.nodeId ?? "")}`}>{run.parentVisit?.nodeId || "a run"}</Link>
+        </span>
+      ) : null}
+      {run.forkedFromRunId ? (
+        <span>
+          fork of <Link href={`/runs/${run.forkedFromRunId}`}>{run.forkedFromRunId}</Link>
+        </span>
+      ) : null}
+      {run.workflow ? <span className="tag">{run.workflow}</span> : null}
+      {Object.entries(run.labels ?? {}).map(([k, v]) => (
+        <Link key={k} className="tag" href={`/runs?label=${encodeURIComponent(`${k}=${v}`)}`}>
+          {k}={v}
+        </Link>
+      ))}
+      <span>
+        created <When time={run.createTime} />
+      </span>
+      {run.startTime ? <span>took {duration((run.endTime ? Date.parse(run.endTime) : now) - Date.parse(run.startTime))}</span> : null}
+      {n?.total ? (
+        <span>
+          {count(n.completed)} of {count(n.total)} nodes{n.failed ? `, ${count(n.failed)} failed` : ""}
+        </span>
+      ) : null}
+      {tokens > 0 ? (
+        <span>
+          {count(tokens)} tokens {dollars(run.usage?.costNanoUsd)}
+        </span>
+      ) : null}
+      {run.traceId ? (
+        <span title="The id of the trace, to be found in the tracing system">
+          trace <code>{run.traceId}</code>
+        </span>
+      ) : null}
+    </p>
+  );
+}
+
+function Result() {
+  const model = useModel();
+  const run = model.run;
+  if (!run) return null;
+  const input: Record<string, unknown> = {};
+  if (run.args && run.args.length > 0) input.args = run.args;
+  if (run.named && Object.keys(run.named).length > 0) input.named = run.named;
+  if (run.context) input.context = run.context;
+  return (
+    <div className="columns">
+      <section>
+        <h2>Input</h2>
+        {Object.keys(input).length > 0 ? <Json value={input} label="Input" /> : <p className="muted">The run had no input.</p>}
+      </section>
+      <section>
+        <h2>Result</h2>
+        {run.error ? <Fault error={new Error(`${run.error.message} (${run.error.reason})`)} /> : null}
+        {run.endTime ? <Json value={run.result ?? null} label="Result" /> : <p className="muted">The run has not ended.</p>}
+        {run.outputs && Object.keys(run.outputs).length > 1 ? (
+          <>
+            <h2>Outputs</h2>
+            <Json value={run.outputs} label="Outputs" />
+          </>
+        ) : null}
+      </section>
+    </div>
+  );
+}
+
+function Body() {
+  const model = useModel();
+  useTopic(model, "run");
+  useTopic(model, "graph");
+  useTopic(model, "stream");
+  const { query } = useAddress();
+  const tab = tabs.find((t) => t.name === query.get("tab"))?.name ?? "graph";
+  const chosen = query.get("node") ?? "";
+  const choose = (node: string) => setQuery({ node });
+  usePageTitle(model.run?.graphName || model.id);
+  useShortcuts([
+    ...tabs.map((t, i) => ({ keys: String(i + 1), does: t.title, run: () => setQuery({ tab: t.name }) })),
+    { keys: "f", does: "Find a node", run: () => document.getElementById("find-node")?.focus() },
+    { keys: "Escape", does: "Close the node", run: () => choose("") },
+  ]);
+  if (!model.run) {
+    return model.error ? <Fault error={model.error} /> : <p className="muted">Loading…</p>;
+  }
+  return (
+    <>
+      <div className="heading">
+        <h1>{model.run.graphName || "Run"}</h1>
+        <span role="status">
+          <State of={model.run.state} reason={model.run.stateReason} />
+        </span>
+        {model.stream === "broken" ? <span className="small muted">not live, connecting again</span> : null}
+        <Actions />
+      </div>
+      <Facts />
+      <Fault error={model.error} />
+      <Explanation onChoose={choose} />
+      <Interrupts />
+      <nav className="tabs" aria-label="Views of the run">
+        {tabs.map((t) => (
+          <button key={t.name} type="button" aria-current={t.name === tab ? "page" : undefined} onClick={() => setQuery({ tab: t.name })}>
+            {t.title}
+          </button>
+        ))}
+      </nav>
+      <div className="split">
+        <div className="view">
+          {tab === "graph" && model.graph ? <GraphView graph={model.graph} chosen={chosen} onChoose={choose} /> : null}
+          {tab === "timeline" ? <Timeline chosen={chosen} onChoose={choose} /> : null}
+          {tab === "events" ? <EventLog /> : null}
+          {tab === "result" ? <Result /> : null}
+        </div>
+        {chosen && (tab === "graph" || tab === "timeline") ? <NodePanel key={chosen} id={chosen} onClose={() => choose("")} /> : null}
+      </div>
+    </>
+  );
+}
+
+export default function RunPage({ id }: { id: string }) {
+  const model = useRunModel(id);
+  return (
+    <ModelContext.Provider value={model}>
+      <Body />
+    </ModelContext.Provider>
+  );
+}

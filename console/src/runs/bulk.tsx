@@ -1,0 +1,155 @@
+// Changes of many runs: of all that the filter finds, after a dry run, or of those that are chosen.
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { ApiError, post, requestId } from "../api/client";
+import type { BulkFailure, Run, RunFilter } from "../api/types";
+import { count, word } from "../ui/format";
+import { Dialog, Fault } from "../ui/parts";
+
+export type BulkVerb = "cancel" | "retry";
+
+interface Outcome {
+  matched: number;
+  done: number;
+  more: boolean;
+  failures: BulkFailure[];
+}
+
+async function bulk(verb: BulkVerb, filter: RunFilter, dryRun: boolean): Promise<Outcome> {
+  const body = { filter, dryRun, ...(verb === "cancel" ? { reason: "canceled in the console" } : {}) };
+  const path = verb === "cancel" ? "/v1/runs:bulkCancel" : "/v1/runs:bulkRetry";
+  const res = await post<{ matched?: number; done?: number; runIds?: string[]; more?: boolean; failures?: BulkFailure[] }>(path, body);
+  return { matched: res.matched ?? 0, done: res.done ?? res.runIds?.length ?? 0, more: res.more ?? false, failures: res.failures ?? [] };
+}
+
+function Failures({ of }: { of: BulkFailure[] }) {
+  return of.length > 0 ? (
+    <ul className="fault">
+      {of.map((f) => (
+        <li key={f.runId}>
+          <code>{f.runId}</code> {f.message}
+        </li>
+      ))}
+    </ul>
+  ) : null;
+}
+
+export function BulkDialog({ verb, filter, onClose }: { verb: BulkVerb; filter: RunFilter; onClose: () => void }) {
+  const queries = useQueryClient();
+  const dry = useMutation({ mutationFn: () => bulk(verb, filter, true) });
+  const real = useMutation({
+    mutationFn: () => bulk(verb, filter, false),
+    onSuccess: () => queries.invalidateQueries({ queryKey: ["runs"] }),
+  });
+  const found = dry.data;
+  const which = verb === "cancel" ? "open runs" : "failed runs";
+  return (
+    <Dialog title={verb === "cancel" ? "Cancel all that match" : "Retry all that match"} open onClose={onClose}>
+      <p>The filter of the list says which. A dry run counts them and changes nothing.</p>
+      <p className="buttons">
+        <button type="button" className="primary" autoFocus onClick={() => dry.mutate()} disabled={dry.isPending || real.isSuccess}>
+          Dry run
+        </button>
+      </p>
+      <div role="status">
+        {found ? (
+          <p>
+            <strong>
+              {count(found.matched)} {found.matched === 1 ? which.slice(0, -1) : which}
+              {found.more ? " and more" : ""}
+            </strong>{" "}
+            would be {verb === "cancel" ? "canceled" : "retried"}.{found.more ? " One request changes as many; repeat it for the rest." : ""}
+          </p>
+        ) : null}
+        {real.data ? (
+          <p>
+            {count(real.data.done)} {verb === "cancel" ? "were asked to end" : "were started again"}
+            {real.data.more ? "; there are more" : ""}.
+          </p>
+        ) : null}
+      </div>
+      <Failures of={real.data?.failures ?? found?.failures ?? []} />
+      <Fault error={dry.error ?? real.error} />
+      {found && found.matched > 0 && (!real.data || real.data.more) ? (
+        <p className="buttons">
+          <button type="button" className="danger" onClick={() => real.mutate()} disabled={real.isPending}>
+            {verb === "cancel" ? "Cancel" : "Retry"} {count(found.matched)} {found.matched === 1 ? "run" : "runs"}
+          </button>
+        </p>
+      ) : null}
+    </Dialog>
+  );
+}
+
+export type ChosenVerb = "pause" | "resume" | "cancel";
+
+const fits: Record<ChosenVerb, string[]> = {
+  pause: ["running", "waiting"],
+  resume: ["paused", "quarantined"],
+  cancel: ["pending", "running", "waiting", "paused", "quarantined"],
+};
+
+/** ChosenDialog changes runs one by one, with their etags: what changed meanwhile is left alone. */
+export function ChosenDialog({ verb, runs, onClose }: { verb: ChosenVerb; runs: Run[]; onClose: () => void }) {
+  const queries = useQueryClient();
+  const [failures, setFailures] = useState<BulkFailure[]>([]);
+  const [done, setDone] = useState(0);
+  // Whatever the list shows later, this is about what was chosen.
+  const [chosen] = useState(runs);
+  const will = chosen.filter((r) => fits[verb].includes(word(r.state)));
+  const wont = chosen.filter((r) => !will.includes(r));
+  const act = useMutation({
+    mutationFn: async () => {
+      for (const run of will) {
+        try {
+          await post(`/v1/runs/${run.id}:${verb}`, { reason: `${verb} in the console`, requestId: requestId() });
+          setDone((n) => n + 1);
+        } catch (err) {
+          const e = err instanceof ApiError ? err : new ApiError(0, { message: String(err) });
+          setFailures((all) => [...all, { runId: run.id, reason: e.reason, message: e.message }]);
+          if (e.status === 0 || e.status === 401) return;
+        }
+      }
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ["runs"] }),
+  });
+  const verbs = verb === "pause" ? "paused" : verb === "resume" ? "resumed" : "canceled";
+  return (
+    <Dialog title={`${verb[0]?.toUpperCase()}${verb.slice(1)} the chosen runs`} open onClose={onClose}>
+      <p>
+        <strong>
+          {will.length} of {chosen.length}
+        </strong>{" "}
+        will be {verbs}:
+      </p>
+      <ul className="plain scroll" tabIndex={0} aria-label="Runs">
+        {will.map((r) => (
+          <li key={r.id}>
+            {r.graphName || r.id} <span className="muted">{word(r.state)}</span>
+          </li>
+        ))}
+      </ul>
+      {wont.length > 0 ? (
+        <p className="muted">
+          {wont.length} will not, because of {wont.length === 1 ? "its state" : "their states"}: {[...new Set(wont.map((r) => word(r.state)))].join(", ")}.
+        </p>
+      ) : null}
+      <div role="status">{act.isPending || act.isSuccess ? <p>{`${done} of ${will.length} were ${verbs}.`}</p> : null}</div>
+      <Failures of={failures} />
+      <p className="buttons">
+        <button
+          type="button"
+          className={verb === "cancel" ? "danger" : "primary"}
+          autoFocus
+          disabled={will.length === 0 || act.isPending || act.isSuccess}
+          onClick={() => act.mutate()}
+        >
+          {verb} {will.length} {will.length === 1 ? "run" : "runs"}
+        </button>
+        <button type="button" onClick={onClose}>
+          Close
+        </button>
+      </p>
+    </Dialog>
+  );
+}
