@@ -594,7 +594,9 @@ type SearchMemoryRequest struct {
 	// The node that reads, for the record.
 	NodeId string `protobuf:"bytes,9,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// The user of the run that reads, for the record. It does not change what is read: scopes do.
-	UserId        string `protobuf:"bytes,10,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	UserId string `protobuf:"bytes,10,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// Entries that this agent has learned, such as "agent/NAME".
+	Agent         string `protobuf:"bytes,12,opt,name=agent,proto3" json:"agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -695,6 +697,13 @@ func (x *SearchMemoryRequest) GetNodeId() string {
 func (x *SearchMemoryRequest) GetUserId() string {
 	if x != nil {
 		return x.UserId
+	}
+	return ""
+}
+
+func (x *SearchMemoryRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
 	}
 	return ""
 }
@@ -868,7 +877,9 @@ type ListMemoryRequest struct {
 	// Entries of one of these kinds.
 	Kinds []MemoryKind `protobuf:"varint,4,rep,packed,name=kinds,proto3,enum=epigraph.registry.v1.MemoryKind" json:"kinds,omitempty"`
 	// Entries that runs and epics of this user wrote.
-	UserId        string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// Entries that this agent has learned, such as "agent/NAME".
+	Agent         string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -934,6 +945,13 @@ func (x *ListMemoryRequest) GetKinds() []MemoryKind {
 func (x *ListMemoryRequest) GetUserId() string {
 	if x != nil {
 		return x.UserId
+	}
+	return ""
+}
+
+func (x *ListMemoryRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
 	}
 	return ""
 }
@@ -1048,13 +1066,9 @@ func (x *DeleteMemoryRequest) GetEtag() string {
 	return ""
 }
 
-// ExportMemoryRequest pages through all entries.
+// ExportMemoryRequest asks for all entries.
 type ExportMemoryRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many at most; 0 means 50, more than 1000 means 1000.
-	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where to go on: next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1089,75 +1103,6 @@ func (*ExportMemoryRequest) Descriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *ExportMemoryRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ExportMemoryRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// ExportMemoryResponse is a page of entries.
-type ExportMemoryResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The entries. Each can be given to WriteMemory as it is.
-	Memories []*Memory `protobuf:"bytes,1,rep,name=memories,proto3" json:"memories,omitempty"`
-	// Where the next page begins; empty on the last one.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExportMemoryResponse) Reset() {
-	*x = ExportMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExportMemoryResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExportMemoryResponse) ProtoMessage() {}
-
-func (x *ExportMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExportMemoryResponse.ProtoReflect.Descriptor instead.
-func (*ExportMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *ExportMemoryResponse) GetMemories() []*Memory {
-	if x != nil {
-		return x.Memories
-	}
-	return nil
-}
-
-func (x *ExportMemoryResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
 // ForgetMemoryRequest says what is forgotten: exactly one field is set.
 type ForgetMemoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1174,7 +1119,7 @@ type ForgetMemoryRequest struct {
 
 func (x *ForgetMemoryRequest) Reset() {
 	*x = ForgetMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1131,7 @@ func (x *ForgetMemoryRequest) String() string {
 func (*ForgetMemoryRequest) ProtoMessage() {}
 
 func (x *ForgetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1144,7 @@ func (x *ForgetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*ForgetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ForgetMemoryRequest) GetScope() *MemoryScope {
@@ -1236,7 +1181,7 @@ type ForgetMemoryResponse struct {
 
 func (x *ForgetMemoryResponse) Reset() {
 	*x = ForgetMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1193,7 @@ func (x *ForgetMemoryResponse) String() string {
 func (*ForgetMemoryResponse) ProtoMessage() {}
 
 func (x *ForgetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1206,7 @@ func (x *ForgetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*ForgetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForgetMemoryResponse) GetForgotten() int64 {
@@ -1305,7 +1250,7 @@ type MemoryRead struct {
 
 func (x *MemoryRead) Reset() {
 	*x = MemoryRead{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1262,7 @@ func (x *MemoryRead) String() string {
 func (*MemoryRead) ProtoMessage() {}
 
 func (x *MemoryRead) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1275,7 @@ func (x *MemoryRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryRead.ProtoReflect.Descriptor instead.
 func (*MemoryRead) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MemoryRead) GetId() string {
@@ -1409,7 +1354,7 @@ type ListMemoryReadsRequest struct {
 
 func (x *ListMemoryReadsRequest) Reset() {
 	*x = ListMemoryReadsRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1366,7 @@ func (x *ListMemoryReadsRequest) String() string {
 func (*ListMemoryReadsRequest) ProtoMessage() {}
 
 func (x *ListMemoryReadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1379,7 @@ func (x *ListMemoryReadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryReadsRequest.ProtoReflect.Descriptor instead.
 func (*ListMemoryReadsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListMemoryReadsRequest) GetPageSize() int32 {
@@ -1464,7 +1409,7 @@ type ListMemoryReadsResponse struct {
 
 func (x *ListMemoryReadsResponse) Reset() {
 	*x = ListMemoryReadsResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1421,7 @@ func (x *ListMemoryReadsResponse) String() string {
 func (*ListMemoryReadsResponse) ProtoMessage() {}
 
 func (x *ListMemoryReadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1434,7 @@ func (x *ListMemoryReadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryReadsResponse.ProtoReflect.Descriptor instead.
 func (*ListMemoryReadsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListMemoryReadsResponse) GetReads() []*MemoryRead {
@@ -1546,7 +1491,7 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\x03ttl\"f\n" +
 	"\x13WriteMemoryResponse\x124\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryR\x06memory\x12\x19\n" +
-	"\bgave_way\x18\x02 \x03(\tR\agaveWay\"\xc5\x03\n" +
+	"\bgave_way\x18\x02 \x03(\tR\agaveWay\"\xe5\x03\n" +
 	"\x13SearchMemoryRequest\x12\x1e\n" +
 	"\x05query\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x05query\x12C\n" +
 	"\x06scopes\x18\x02 \x03(\v2!.epigraph.registry.v1.MemoryScopeB\b\xbaH\x05\x92\x01\x02\x10\bR\x06scopes\x12\x1a\n" +
@@ -1558,7 +1503,8 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x06run_id\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05runId\x12!\n" +
 	"\anode_id\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06nodeId\x12!\n" +
 	"\auser_id\x18\n" +
-	" \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\"o\n" +
+	" \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\x12\x1e\n" +
+	"\x05agent\x18\f \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05agent\"o\n" +
 	"\vMemoryMatch\x124\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryR\x06memory\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x03R\x05score\x12\x14\n" +
@@ -1566,27 +1512,22 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x14SearchMemoryResponse\x12;\n" +
 	"\amatches\x18\x01 \x03(\v2!.epigraph.registry.v1.MemoryMatchR\amatches\":\n" +
 	"\x10GetMemoryRequest\x12&\n" +
-	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\"\xf7\x01\n" +
+	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\"\x97\x02\n" +
 	"\x11ListMemoryRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x127\n" +
 	"\x05scope\x18\x03 \x01(\v2!.epigraph.registry.v1.MemoryScopeR\x05scope\x12@\n" +
 	"\x05kinds\x18\x04 \x03(\x0e2 .epigraph.registry.v1.MemoryKindB\b\xbaH\x05\x92\x01\x02\x10\bR\x05kinds\x12!\n" +
-	"\auser_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\"v\n" +
+	"\auser_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\x12\x1e\n" +
+	"\x05agent\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05agent\"v\n" +
 	"\x12ListMemoryResponse\x128\n" +
 	"\bmemories\x18\x01 \x03(\v2\x1c.epigraph.registry.v1.MemoryR\bmemories\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"[\n" +
 	"\x13DeleteMemoryRequest\x12&\n" +
 	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"[\n" +
-	"\x13ExportMemoryRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
-	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"x\n" +
-	"\x14ExportMemoryResponse\x128\n" +
-	"\bmemories\x18\x01 \x03(\v2\x1c.epigraph.registry.v1.MemoryR\bmemories\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x91\x01\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x15\n" +
+	"\x13ExportMemoryRequest\"\x91\x01\n" +
 	"\x13ForgetMemoryRequest\x127\n" +
 	"\x05scope\x18\x01 \x01(\v2!.epigraph.registry.v1.MemoryScopeR\x05scope\x12!\n" +
 	"\auser_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\x12\x1e\n" +
@@ -1632,7 +1573,7 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x14MEMORY_ORIGIN_CLIENT\x10\x01\x12\x15\n" +
 	"\x11MEMORY_ORIGIN_RUN\x10\x02\x12\x16\n" +
 	"\x12MEMORY_ORIGIN_EPIC\x10\x03\x12\x17\n" +
-	"\x13MEMORY_ORIGIN_AGENT\x10\x042\xff\a\n" +
+	"\x13MEMORY_ORIGIN_AGENT\x10\x042\xf2\a\n" +
 	"\rMemoryService\x12y\n" +
 	"\vWriteMemory\x12(.epigraph.registry.v1.WriteMemoryRequest\x1a).epigraph.registry.v1.WriteMemoryResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
 	"/v1/memory\x12\x83\x01\n" +
@@ -1641,8 +1582,8 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\n" +
 	"ListMemory\x12'.epigraph.registry.v1.ListMemoryRequest\x1a(.epigraph.registry.v1.ListMemoryResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/memory\x12q\n" +
-	"\fDeleteMemory\x12).epigraph.registry.v1.DeleteMemoryRequest\x1a\x16.google.protobuf.Empty\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1/memory/{memory_id}\x12\x80\x01\n" +
-	"\fExportMemory\x12).epigraph.registry.v1.ExportMemoryRequest\x1a*.epigraph.registry.v1.ExportMemoryResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/memory:export\x12\x83\x01\n" +
+	"\fDeleteMemory\x12).epigraph.registry.v1.DeleteMemoryRequest\x1a\x16.google.protobuf.Empty\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1/memory/{memory_id}\x12t\n" +
+	"\fExportMemory\x12).epigraph.registry.v1.ExportMemoryRequest\x1a\x1c.epigraph.registry.v1.Memory\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/memory:export0\x01\x12\x83\x01\n" +
 	"\fForgetMemory\x12).epigraph.registry.v1.ForgetMemoryRequest\x1a*.epigraph.registry.v1.ForgetMemoryResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/memory:forget\x12\x88\x01\n" +
 	"\x0fListMemoryReads\x12,.epigraph.registry.v1.ListMemoryReadsRequest\x1a-.epigraph.registry.v1.ListMemoryReadsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/memory:readsB\xe8\x01\n" +
 	"\x18com.epigraph.registry.v1B\vMemoryProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
@@ -1660,7 +1601,7 @@ func file_epigraph_registry_v1_memory_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_memory_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_memory_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_epigraph_registry_v1_memory_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(MemoryLevel)(0),                // 0: epigraph.registry.v1.MemoryLevel
 	(MemoryKind)(0),                 // 1: epigraph.registry.v1.MemoryKind
@@ -1677,28 +1618,27 @@ var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(*ListMemoryResponse)(nil),      // 12: epigraph.registry.v1.ListMemoryResponse
 	(*DeleteMemoryRequest)(nil),     // 13: epigraph.registry.v1.DeleteMemoryRequest
 	(*ExportMemoryRequest)(nil),     // 14: epigraph.registry.v1.ExportMemoryRequest
-	(*ExportMemoryResponse)(nil),    // 15: epigraph.registry.v1.ExportMemoryResponse
-	(*ForgetMemoryRequest)(nil),     // 16: epigraph.registry.v1.ForgetMemoryRequest
-	(*ForgetMemoryResponse)(nil),    // 17: epigraph.registry.v1.ForgetMemoryResponse
-	(*MemoryRead)(nil),              // 18: epigraph.registry.v1.MemoryRead
-	(*ListMemoryReadsRequest)(nil),  // 19: epigraph.registry.v1.ListMemoryReadsRequest
-	(*ListMemoryReadsResponse)(nil), // 20: epigraph.registry.v1.ListMemoryReadsResponse
-	(*v1.Payload)(nil),              // 21: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
-	(*emptypb.Empty)(nil),           // 24: google.protobuf.Empty
+	(*ForgetMemoryRequest)(nil),     // 15: epigraph.registry.v1.ForgetMemoryRequest
+	(*ForgetMemoryResponse)(nil),    // 16: epigraph.registry.v1.ForgetMemoryResponse
+	(*MemoryRead)(nil),              // 17: epigraph.registry.v1.MemoryRead
+	(*ListMemoryReadsRequest)(nil),  // 18: epigraph.registry.v1.ListMemoryReadsRequest
+	(*ListMemoryReadsResponse)(nil), // 19: epigraph.registry.v1.ListMemoryReadsResponse
+	(*v1.Payload)(nil),              // 20: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 22: google.protobuf.Duration
+	(*emptypb.Empty)(nil),           // 23: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_memory_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.MemoryScope.level:type_name -> epigraph.registry.v1.MemoryLevel
 	3,  // 1: epigraph.registry.v1.Memory.scope:type_name -> epigraph.registry.v1.MemoryScope
 	1,  // 2: epigraph.registry.v1.Memory.kind:type_name -> epigraph.registry.v1.MemoryKind
-	21, // 3: epigraph.registry.v1.Memory.value:type_name -> epigraph.graph.v1.Payload
+	20, // 3: epigraph.registry.v1.Memory.value:type_name -> epigraph.graph.v1.Payload
 	2,  // 4: epigraph.registry.v1.Memory.origin:type_name -> epigraph.registry.v1.MemoryOrigin
-	22, // 5: epigraph.registry.v1.Memory.expire_time:type_name -> google.protobuf.Timestamp
-	22, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
-	22, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
+	21, // 5: epigraph.registry.v1.Memory.expire_time:type_name -> google.protobuf.Timestamp
+	21, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
+	21, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 8: epigraph.registry.v1.WriteMemoryRequest.memory:type_name -> epigraph.registry.v1.Memory
-	23, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
+	22, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
 	4,  // 10: epigraph.registry.v1.WriteMemoryResponse.memory:type_name -> epigraph.registry.v1.Memory
 	3,  // 11: epigraph.registry.v1.SearchMemoryRequest.scopes:type_name -> epigraph.registry.v1.MemoryScope
 	1,  // 12: epigraph.registry.v1.SearchMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
@@ -1707,31 +1647,30 @@ var file_epigraph_registry_v1_memory_proto_depIdxs = []int32{
 	3,  // 15: epigraph.registry.v1.ListMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
 	1,  // 16: epigraph.registry.v1.ListMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
 	4,  // 17: epigraph.registry.v1.ListMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	4,  // 18: epigraph.registry.v1.ExportMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	3,  // 19: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
-	22, // 20: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
-	18, // 21: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
-	5,  // 22: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
-	7,  // 23: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
-	10, // 24: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
-	11, // 25: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
-	13, // 26: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
-	14, // 27: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
-	16, // 28: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
-	19, // 29: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
-	6,  // 30: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
-	9,  // 31: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
-	4,  // 32: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
-	12, // 33: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
-	24, // 34: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
-	15, // 35: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.ExportMemoryResponse
-	17, // 36: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
-	20, // 37: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	3,  // 18: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
+	21, // 19: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
+	17, // 20: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
+	5,  // 21: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
+	7,  // 22: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
+	10, // 23: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
+	11, // 24: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
+	13, // 25: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
+	14, // 26: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
+	15, // 27: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
+	18, // 28: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
+	6,  // 29: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
+	9,  // 30: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
+	4,  // 31: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
+	12, // 32: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
+	23, // 33: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
+	4,  // 34: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.Memory
+	16, // 35: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
+	19, // 36: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
+	29, // [29:37] is the sub-list for method output_type
+	21, // [21:29] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_memory_proto_init() }
@@ -1746,7 +1685,7 @@ func file_epigraph_registry_v1_memory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_memory_proto_rawDesc), len(file_epigraph_registry_v1_memory_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
