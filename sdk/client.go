@@ -55,8 +55,10 @@ type Client struct {
 	Registry registryv1.RegistryServiceClient
 	// Workflows is the generated client of the catalog of workflows, as Executor is.
 	Workflows registryv1.WorkflowServiceClient
-	conn      *grpc.ClientConn
-	more      []*grpc.ClientConn
+	// Memories is the generated client of the memory, as Executor is.
+	Memories registryv1.MemoryServiceClient
+	conn     *grpc.ClientConn
+	more     []*grpc.ClientConn
 }
 
 // Option changes how Dial connects.
@@ -138,7 +140,7 @@ func Dial(target string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	c.Planner, c.Registry = plannerv1.NewPlannerServiceClient(planner), registryv1.NewRegistryServiceClient(registry)
-	c.Workflows = registryv1.NewWorkflowServiceClient(registry)
+	c.Workflows, c.Memories = registryv1.NewWorkflowServiceClient(registry), registryv1.NewMemoryServiceClient(registry)
 	return c, nil
 }
 

@@ -166,7 +166,7 @@ func (t *Thread) States(ctx context.Context) iter.Seq2[*executorv1.ThreadItem, e
 	})
 }
 
-// Learnings are what agents kept as facts, newest first. An error is the last pair.
+// Learnings are what agents have learned on the thread, newest first. An error is the last pair.
 func (t *Thread) Learnings(ctx context.Context) iter.Seq2[*executorv1.ThreadItem, error] {
 	return all(func(token string) ([]*executorv1.ThreadItem, string, error) {
 		m, err := t.c.threads().ListLearnings(ctx, &executorv1.ListLearningsRequest{ThreadId: t.ID, PageSize: largePage, PageToken: token})

@@ -285,9 +285,6 @@ func under(v *value, key string) bool {
 	return v.under != nil && v.under.kind == mapping && v.under.get(key) != nil
 }
 
-// factsActor tells what agents have learned.
-const factsActor = "facts"
-
 // platformTools are tools that other platforms have by name, with what is written here in their place.
 var platformTools = map[string]string{
 	"run_command":     "nothing runs commands here: register a worker that does it, and name its actor",
@@ -339,11 +336,9 @@ func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 		tool.Name, tool.Actor = name, toolHTTP
 		return true
 	case memoryRead:
-		if tool.Name = name; under(v, "agent") { // what one agent has learned
-			tool.Actor, tool.Description = factsActor, "Tells what is known of the user."
-			return true
+		if tool.Name, tool.Actor = name, name; under(v, "agent") {
+			tool.Description = "Tells what is known of the user."
 		}
-		tool.Actor = name
 		return true
 	case memoryWrite:
 		if tool.Name, tool.Actor = name, name; under(v, "scope") {

@@ -293,12 +293,6 @@ func (c *compiler) actions(a *AgentDefinition) map[string]json.RawMessage {
 			parts["share_thread"] = json.RawMessage("true")
 		}
 		named := tool.Arguments
-		if tool.Actor == factsActor && named["agent"] == nil { // what agents of this workflow learned
-			named = map[string]json.RawMessage{"agent": jsonText(c.d.Name)}
-			for k, v := range tool.Arguments {
-				named[k] = v
-			}
-		}
 		if len(named) > 0 {
 			parts["named"] = encode(named)
 		}

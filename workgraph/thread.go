@@ -26,15 +26,16 @@ type ThreadAppend struct {
 	// Says says that the last item is a message for whoever is in the chat of the run. If something else
 	// was added to the thread meanwhile, the attempt is made again.
 	Says bool
-	// Facts outlive the thread. They need items, with which they become durable, once.
-	Facts []Fact
+	// Learnings are told to the memory, and outlive the thread. They need items, with which they become
+	// durable, once.
+	Learnings []Learning
 }
 
-// Fact is something that an agent keeps beyond its thread.
-type Fact struct {
-	// Agent is the agent that keeps it. User is whom it is about, or empty.
+// Learning is something that an agent has learned, and keeps beyond its thread.
+type Learning struct {
+	// Agent is the agent that has learned it. User is whom it is about, or empty.
 	Agent, User string
-	// Name is what the agent calls it, or empty. A later fact of this name takes its place.
+	// Name is what the agent calls it, or empty. A later learning of this name takes its place.
 	Name, Content string
 }
 

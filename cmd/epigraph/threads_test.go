@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -198,9 +199,12 @@ func TestThreads(t *testing.T) {
 		gus := rest(t, 200, "GET", "/v1/threads/"+regexp.MustCompile(`thr_\w+`).FindString(notes), "")
 		require.Equal(t, []any{"gus", "desk"}, []any{gus["userId"], gus["chatId"]})
 		for _, user := range []string{"fay", "gus"} {
-			facts, _ := rest(t, 200, "GET", "/v1/facts?agent=agent/keeper&userId="+user, "")["facts"].([]any)
-			require.Len(t, facts, 1, user)
-			rest(t, 200, "DELETE", "/v1/facts/"+facts[0].(map[string]any)["id"].(string), "")
+			var learned []any
+			testkit.Eventually(t, func() bool {
+				learned, _ = rest(t, 200, "GET", "/v1/memory?agent=agent/keeper&userId="+user, "")["memories"].([]any)
+				return len(learned) == 1
+			}, user)
+			rest(t, 200, "DELETE", "/v1/memory/"+learned[0].(map[string]any)["id"].(string), "")
 		}
 		var o, e bytes.Buffer
 		code := cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "chat", "--thread", th.ID, "--user", "eve"}, cli.IO{In: strings.NewReader("hello\n"), Out: &o, Err: &e})
@@ -267,28 +271,27 @@ func TestThreads(t *testing.T) {
 		require.Len(t, listed(t, th.Messages(t.Context())), 2*len(learned))
 		require.NotEmpty(t, listed(t, th.Summaries(t.Context())))
 	})
-	t.Run("Facts/OutliveTheThread", func(t *testing.T) {
-		list := func(user string) []any {
-			facts, _ := rest(t, 200, "GET", "/v1/facts?agent=agent/keeper&userId="+user, "")["facts"].([]any)
-			return facts
+	t.Run("Learnings/OutliveTheThread", func(t *testing.T) {
+		list := func(query string) []any {
+			memories, _ := rest(t, 200, "GET", "/v1/memory?agent=agent/keeper&"+query, "")["memories"].([]any)
+			return memories
 		}
-		require.Len(t, list(""), 1)
-		cat := list("cat")
-		require.Len(t, cat, 1)
-		require.Equal(t, []any{"drink", "likes tea", "cat"}, []any{cat[0].(map[string]any)["name"], cat[0].(map[string]any)["content"], cat[0].(map[string]any)["userId"]})
+		var cat []any
+		testkit.Eventually(t, func() bool {
+			cat = list("scope.level=MEMORY_LEVEL_USER&scope.subject=cat")
+			return len(cat) == 1 && len(list("scope.level=MEMORY_LEVEL_NAMESPACE")) == 1
+		}, "what is learned about nobody is kept for the namespace")
+		m := cat[0].(map[string]any)
+		require.Equal(t, []any{"learned:agent/keeper:drink", "likes tea", "cat", "MEMORY_ORIGIN_AGENT"}, []any{m["key"], m["text"], m["userId"], m["origin"]})
 		rest(t, 200, "DELETE", path, "")
-		require.Len(t, list(""), 1)
-		fact := "/v1/facts/" + cat[0].(map[string]any)["id"].(string)
-		rest(t, 200, "DELETE", fact, "")
-		require.Contains(t, encode(t, rest(t, 404, "DELETE", fact, "")), "FACT_NOT_FOUND")
-		out, _ := command(t, "", "facts", "ls", "--user", "dan")
+		require.Len(t, list("userId=cat"), 1)
+		rest(t, 200, "DELETE", "/v1/memory/"+m["id"].(string), "")
+		require.Empty(t, list("userId=cat"))
+		testkit.Eventually(t, func() bool { return len(list("userId=dan")) == 1 })
+		out, _ := command(t, "", "memory", "ls", "--agent", "agent/keeper", "--user", "dan")
 		require.Contains(t, out, "likes tea")
-		of := listed(t, c.Facts(t.Context(), nil))
-		require.Len(t, of, 2)
-		command(t, "", "facts", "rm", of[0].GetId())
-		require.NoError(t, c.DeleteFact(t.Context(), of[1].GetId()))
-		out, _ = command(t, "", "facts", "ls")
-		require.Equal(t, "no facts\n", out)
+		command(t, "", "memory", "forget", "--user", "dan")
+		require.Empty(t, list("userId=dan"), "nothing that was learned of a user stays who is forgotten")
 	})
 }
 

@@ -107,8 +107,6 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ThreadService/AppendMessage": run,
 	"epigraph.executor.v1.ThreadService/GetTurn":       run,
 	"epigraph.executor.v1.ThreadService/ListTurns":     run,
-	"epigraph.executor.v1.FactService/ListFacts":       run,
-	"epigraph.executor.v1.FactService/DeleteFact":      run,
 
 	"epigraph.executor.v1.WorkerService/Work":        {Worker},
 	"epigraph.executor.v1.WorkerService/ListWorkers": {Run, Worker},

@@ -16,7 +16,6 @@ var kinds = map[string]struct{ what, call string }{
 	"ep":  {"an epic", "GetEpic"},
 	"tk":  {"a task", "GetTask"},
 	"thr": {"a thread", "GetThread"},
-	"fct": {"a fact", "ListFacts"},
 	"mem": {"a memory", "GetMemory"},
 	"wf":  {"a workflow", "GetWorkflow"},
 }

@@ -313,7 +313,6 @@ type Service struct {
 	threads        *thread.Conductor
 	threadServer   *rpc.ThreadServer
 	bots           *bots.Bots
-	factServer     *rpc.FactServer
 	log            *slog.Logger
 	// closers are what Open opened; Close closes the last one first.
 	closers []io.Closer
@@ -433,7 +432,7 @@ const fillPause = 20 * time.Second
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
-	kit := builtin.Deps{Models: models, Threads: thread.NewCache(st.plain, int64(cfg.Threads.Cache)), Facts: st.plain, Memory: st.plain, Telemetry: d.Telemetry}
+	kit := builtin.Deps{Models: models, Threads: thread.NewCache(st.plain, int64(cfg.Threads.Cache)), Memory: st.plain, Telemetry: d.Telemetry}
 	if st.catalog != nil {
 		kit.Catalog, kit.Workflows = st.catalog, st.catalog
 	}
@@ -507,7 +506,6 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	if err := s.assembleChats(cfg, st); err != nil {
 		return err
 	}
-	s.factServer = rpc.NewFactServer(st.plain)
 	s.server.DialPeers(d.Peer)
 	if d.Peer != nil {
 		s.follower = s.server.Follower(d.Peer, s.log)
@@ -536,7 +534,6 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterTriggerServiceServer(r, s.triggerServer)
 	executorv1.RegisterHookServiceServer(r, s.hookServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
-	executorv1.RegisterFactServiceServer(r, s.factServer)
 }
 
 // Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end

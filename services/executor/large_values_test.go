@@ -15,13 +15,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 )
 
 // large is a value of 3 KB, which the journal keeps compressed.
@@ -584,14 +581,6 @@ func largeCases() map[string]func(*largeWorld) {
 			list, err := w.threads().ListTurns(w.t.Context(), &executorv1.ListTurnsRequest{ThreadId: turn.GetThreadId()})
 			require.NoError(w.t, err)
 			require.JSONEq(w.t, large, string(list.GetTurns()[0].GetContent().GetJson()))
-		},
-		"FactService/ListFacts": func(w *largeWorld) {
-			_, err := executorv1.NewFactServiceClient(w.dial(keyAcme)).ListFacts(w.t.Context(), &executorv1.ListFactsRequest{})
-			require.NoError(w.t, err)
-		},
-		"FactService/DeleteFact": func(w *largeWorld) {
-			_, err := executorv1.NewFactServiceClient(w.dial(keyAcme)).DeleteFact(w.t.Context(), &executorv1.DeleteFactRequest{FactId: "fct_none"})
-			require.Equal(w.t, fact.ReasonNotFound, errs.ReasonOf(grpckit.FromStatus(err)))
 		},
 		"WorkerService/Work": func(w *largeWorld) {
 			worker := w.worker(w.t, hello(1, pure("repeats")))

@@ -2,8 +2,9 @@ package registry_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +19,15 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/learned"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// memoryWorld is a registry with keys: ada may run, root administers, and the services have a token.
+// memoryWorld is a registry with keys: ada may run, root administers, eve administers another namespace, and the services have a token.
 type memoryWorld struct {
-	ada, root, service registryv1.MemoryServiceClient
-	epics              registryv1.RegistryServiceClient
+	ada, root, eve, service registryv1.MemoryServiceClient
+	epics                   registryv1.RegistryServiceClient
 }
 
 func TestMemory(t *testing.T) {
@@ -36,15 +38,17 @@ func TestMemory(t *testing.T) {
 			dial, _ := serveConn(t, config(t), grpckit.AuthConfig{ServiceToken: conf.NewSecret("of-services"), Keys: []grpckit.APIKey{
 				{Name: "ada", Namespace: "acme", Secret: conf.NewSecret("secret-of-ada"), Scopes: []access.Scope{access.Run}},
 				{Name: "root", Namespace: "acme", Secret: conf.NewSecret("secret-of-root"), Scopes: []access.Scope{access.Admin, access.Run}},
+				{Name: "eve", Namespace: "other", Secret: conf.NewSecret("secret-of-eve"), Scopes: []access.Scope{access.Admin, access.Run}},
 			}}, nil)
 			w := &memoryWorld{
+				eve: registryv1.NewMemoryServiceClient(dial("secret-of-eve")),
 				ada: registryv1.NewMemoryServiceClient(dial("secret-of-ada")), root: registryv1.NewMemoryServiceClient(dial("secret-of-root")),
 				service: registryv1.NewMemoryServiceClient(dial("of-services")), epics: registryv1.NewRegistryServiceClient(dial("secret-of-ada")),
 			}
 			for name, run := range map[string]func(*testing.T, context.Context, *memoryWorld){
 				"Write/LargeEntriesComeBackWhole": memoryLarge, "Write/RepeatsAreOne": memoryRepeat, "Write/OriginIsThatOfTheCaller": memoryOrigin,
 				"Requests/FaultsAreTold": memoryRefused, "Rights/ExportAndForgetAreOfAdmins": memoryRights,
-				"Life/SearchListExportDeleteForget": memoryLife, "Procedure/IsFoundByTheWordsOfTheGoal": memoryProcedure,
+				"Life/SearchListExportDeleteForget": memoryLife, "Export/TellsAllInOrder": memoryExport, "Learned/IsFoundAndListedByItsAgent": memoryLearned, "Procedure/IsFoundByTheWordsOfTheGoal": memoryProcedure,
 				"Vectors/AreMadeByServicesAndFindEntries": memoryVectors,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, t.Context(), w) })
@@ -153,10 +157,27 @@ func memoryRefused(t *testing.T, ctx context.Context, w *memoryWorld) {
 }
 
 func memoryRights(t *testing.T, ctx context.Context, w *memoryWorld) {
-	_, err := w.ada.ExportMemory(ctx, &registryv1.ExportMemoryRequest{})
-	require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
+	stream, err := w.ada.ExportMemory(ctx, &registryv1.ExportMemoryRequest{})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.True(t, errs.Is(grpckit.FromStatus(err), errs.PermissionDenied), "%v", err)
 	_, err = w.ada.ForgetMemory(ctx, &registryv1.ForgetMemoryRequest{Everything: true})
 	require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
+}
+
+// exported are all entries of an export.
+func exported(t *testing.T, c registryv1.MemoryServiceClient) (out []*registryv1.Memory) {
+	t.Helper()
+	stream, err := c.ExportMemory(t.Context(), &registryv1.ExportMemoryRequest{})
+	require.NoError(t, err)
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		require.NoError(t, err)
+		out = append(out, m)
+	}
 }
 
 func memoryLife(t *testing.T, ctx context.Context, w *memoryWorld) {
@@ -167,8 +188,7 @@ func memoryLife(t *testing.T, ctx context.Context, w *memoryWorld) {
 	require.NoError(t, err)
 	_, err = w.ada.GetMemory(ctx, &registryv1.GetMemoryRequest{MemoryId: list.GetMemories()[0].GetId()})
 	require.NoError(t, err)
-	_, err = w.root.ExportMemory(ctx, &registryv1.ExportMemoryRequest{PageSize: 1000})
-	require.NoError(t, err)
+	exported(t, w.root)
 	audit, err := w.root.ListMemoryReads(ctx, &registryv1.ListMemoryReadsRequest{PageSize: 3})
 	require.NoError(t, err)
 	for i, want := range []*registryv1.MemoryRead{
@@ -192,22 +212,44 @@ func memoryLife(t *testing.T, ctx context.Context, w *memoryWorld) {
 	require.Equal(t, []any{"run_1", "n", "other", "key:ada", "goal", []string{"user/other"}}, []any{reads.GetReads()[0].GetRunId(), reads.GetReads()[0].GetNodeId(),
 		reads.GetReads()[0].GetUserId(), reads.GetReads()[0].GetPrincipal(), reads.GetReads()[0].GetQuery(), reads.GetReads()[0].GetScopes()})
 	var keys []string
-	for req := (&registryv1.ExportMemoryRequest{PageSize: 2}); ; {
-		r, err := w.root.ExportMemory(ctx, req)
-		require.NoError(t, err)
-		for _, m := range r.GetMemories() {
-			if m.GetScope().GetSubject() == "life" {
-				keys = append(keys, m.GetKey())
-			}
-		}
-		if req.PageToken = r.GetNextPageToken(); req.GetPageToken() == "" {
-			break
+	for _, m := range exported(t, w.root) {
+		if m.GetScope().GetSubject() == "life" {
+			keys = append(keys, m.GetKey())
 		}
 	}
 	require.Equal(t, []string{"0", "1", "2", "3", "4"}, keys)
 	gone, err := w.root.ForgetMemory(ctx, &registryv1.ForgetMemoryRequest{UserId: "life"})
 	require.NoError(t, err)
 	require.EqualValues(t, 5, gone.GetForgotten())
+}
+
+// memoryExport exports more entries than are read at once, and none of another namespace.
+func memoryExport(t *testing.T, ctx context.Context, w *memoryWorld) {
+	var want, keys []string
+	for i := range 405 {
+		_, err := w.eve.WriteMemory(ctx, &registryv1.WriteMemoryRequest{Memory: &registryv1.Memory{Scope: userScope("eve"), Key: fmt.Sprint(i), Text: "x"}})
+		require.NoError(t, err)
+		want = append(want, fmt.Sprint(i))
+	}
+	for _, m := range exported(t, w.eve) {
+		keys = append(keys, m.GetKey())
+	}
+	require.Equal(t, want, keys)
+}
+
+func memoryLearned(t *testing.T, ctx context.Context, w *memoryWorld) {
+	for _, agent := range []string{"agent/x", "agent/y"} {
+		_, err := w.service.WriteMemory(grpckit.WithNamespace(ctx, "acme"), &registryv1.WriteMemoryRequest{Memory: &registryv1.Memory{
+			Scope: userScope("learns"), Key: learned.Key(agent, "drink"), Text: "likes tea", Origin: registryv1.MemoryOrigin_MEMORY_ORIGIN_AGENT, UserId: "learns"}})
+		require.NoError(t, err)
+	}
+	found, err := w.ada.SearchMemory(ctx, &registryv1.SearchMemoryRequest{Query: "tea", Agent: "agent/x", Scopes: []*registryv1.MemoryScope{userScope("learns")}})
+	require.NoError(t, err)
+	require.Len(t, found.GetMatches(), 1)
+	list, err := w.ada.ListMemory(ctx, &registryv1.ListMemoryRequest{Agent: "agent/x", UserId: "learns"})
+	require.NoError(t, err)
+	require.Len(t, list.GetMemories(), 1)
+	require.Equal(t, "learned:agent/x:drink", list.GetMemories()[0].GetKey())
 }
 
 func memoryProcedure(t *testing.T, ctx context.Context, w *memoryWorld) {
@@ -255,12 +297,19 @@ func memoryVectors(t *testing.T, ctx context.Context, w *memoryWorld) {
 		_, err = c.EmbedMemory(ctx, embed)
 		require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
 	}
-	handed, err := w.service.LeaseUnembedded(ctx, lease)
-	require.NoError(t, err)
-	i := slices.IndexFunc(handed.GetMemories(), func(m *registryv1.UnembeddedMemory) bool { return m.GetMemoryId() == bare.GetId() })
-	require.GreaterOrEqual(t, i, 0)
+	var given *registryv1.UnembeddedMemory
+	for given == nil { // entries of other cases are handed out, too, each once
+		handed, err := w.service.LeaseUnembedded(ctx, lease)
+		require.NoError(t, err)
+		require.NotEmpty(t, handed.GetMemories())
+		for _, m := range handed.GetMemories() {
+			if m.GetMemoryId() == bare.GetId() {
+				given = m
+			}
+		}
+	}
 	require.Empty(t, cmp.Diff(&registryv1.UnembeddedMemory{Namespace: "acme", MemoryId: bare.GetId(), Etag: bare.GetEtag(), Key: "bike", Text: "rides a bike", Tags: []string{"sport"}},
-		handed.GetMemories()[i], protocmp.Transform()))
+		given, protocmp.Transform()))
 	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), embed)
 	require.NoError(t, err)
 	search.Embedding = of(0.1, 1)

@@ -54,9 +54,9 @@ func faults(t *testing.T, s *suite) {
 				"description": "\"collect\": these problems wait for each other: collect -> sort -> report -> collect; take one of these edges out"}]}`},
 		{"Actor/Unknown", request{path: "/v1/runs", body: oneNode("telepathy", `{}`, "")}, http.StatusBadRequest, `{
 			"code": 400, "status": "INVALID_ARGUMENT", "reason": "GRAPH_INVALID", "message": "the graph has a fault: no actor is called \"telepathy\"",
-			"hint": "actors here: agent, cel, completion, epic_create, epic_search, epic_status, epic_update, expand, facts, fail, http, human, llm, memory_read, memory_share, memory_write, signal, sleep, spawn, spawn_and_await and 9 more; those of a worker are known once it has connected", "metadata": {},
+			"hint": "actors here: agent, cel, completion, epic_create, epic_search, epic_status, epic_update, expand, fail, http, human, llm, memory_read, memory_share, memory_write, signal, sleep, spawn, spawn_and_await, starlark and 8 more; those of a worker are known once it has connected", "metadata": {},
 			"violations": [{"field": "graph.nodes[n].actor", "reason": "UNKNOWN_ACTOR",
-				"description": "no actor is called \"telepathy\"; actors here: agent, cel, completion, epic_create, epic_search, epic_status, epic_update, expand, facts, fail, http, human, llm, memory_read, memory_share, memory_write, signal, sleep, spawn, spawn_and_await and 9 more; those of a worker are known once it has connected"}]}`},
+				"description": "no actor is called \"telepathy\"; actors here: agent, cel, completion, epic_create, epic_search, epic_status, epic_update, expand, fail, http, human, llm, memory_read, memory_share, memory_write, signal, sleep, spawn, spawn_and_await, starlark and 8 more; those of a worker are known once it has connected"}]}`},
 		{"Payload/OverTheLimitOfValues", request{path: "/v1/runs", body: oneNode("template", `{"text":"`+strings.Repeat("x", 100<<10)+`"}`, "")},
 			http.StatusBadRequest, `{
 			"code": 400, "status": "INVALID_ARGUMENT", "reason": "PAYLOAD_TOO_LARGE", "message": "a value of the request is over the limit of 65536 bytes",

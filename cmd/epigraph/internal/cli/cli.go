@@ -174,10 +174,6 @@ type commands struct {
 		Turns  threadsTurnsCmd  `cmd:"" help:"List the messages to the agent of a thread, and what became of them."`
 		Rm     threadsRmCmd     `cmd:"" aliases:"delete" help:"Delete a thread."`
 	} `cmd:"" help:"Show, fork, copy out and delete the threads of agents." group:"work"`
-	Facts struct {
-		Ls factsLsCmd `cmd:"" aliases:"list" help:"List what agents keep as facts."`
-		Rm factsRmCmd `cmd:"" aliases:"delete" help:"Delete facts."`
-	} `cmd:"" help:"Show and delete the facts that agents keep." group:"work"`
 	Chat   chatCmd `cmd:"" help:"Talk with an agent." group:"work"`
 	Limits struct {
 		List   limitsListCmd   `cmd:"" aliases:"ls" help:"List limits with their present use."`

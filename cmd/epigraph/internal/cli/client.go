@@ -98,7 +98,6 @@ type services struct {
 	schedules executorv1.ScheduleServiceClient
 	triggers  executorv1.TriggerServiceClient
 	threads   executorv1.ThreadServiceClient
-	facts     executorv1.FactServiceClient
 	limits    executorv1.LimitServiceClient
 	workers   executorv1.WorkerServiceClient
 
@@ -138,7 +137,7 @@ func (e *env) connect() (*services, error) {
 	e.lookOut(s, byAddr)
 	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
 	s.triggers = executorv1.NewTriggerServiceClient(x)
-	s.threads, s.facts = executorv1.NewThreadServiceClient(x), executorv1.NewFactServiceClient(x)
+	s.threads = executorv1.NewThreadServiceClient(x)
 	return s, nil
 }
 

@@ -18,7 +18,6 @@ var commandOf = map[string]string{
 	"ListInterrupts": "interrupts list", "GetInterrupt": "interrupts show", "AnswerInterrupt": "interrupts answer",
 	"DECISION_APPROVED": "interrupts answer --approve", "DECISION_REJECTED": "interrupts answer --reject",
 	"ListThreads": "threads ls", "GetThread": "threads show", "ForkThread": "threads fork", "ExportThread": "threads export", "ImportThread": "threads import", "DeleteThread": "threads rm", "ListTurns": "threads turns", "AppendMessage": "chat",
-	"ListFacts": "facts ls", "DeleteFact": "facts rm",
 	"ListMemory": "memory ls", "SearchMemory": "memory search", "GetMemory": "memory show", "WriteMemory": "memory write", "DeleteMemory": "memory rm", "ExportMemory": "memory export",
 	"ForgetMemory": "memory forget", "ListMemoryReads": "memory reads",
 	"ListSchedules": "schedules list", "GetSchedule": "schedules show", "CreateSchedule": "schedules create", "UpdateSchedule": "schedules update",

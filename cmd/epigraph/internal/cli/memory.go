@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -65,11 +67,12 @@ type memoryLsCmd struct {
 	Scope string   `help:"Entries of this scope: namespace, user/NAME, epic/ID or workflow/SLUG." placeholder:"SCOPE"`
 	Kinds []string `help:"Entries of these kinds: fact, procedure, preference." name:"kind" placeholder:"KIND"`
 	User  string   `help:"Entries that runs and epics of this user wrote." placeholder:"ID"`
+	Agent string   `help:"What this agent has learned." placeholder:"NAME"`
 }
 
 // Run lists.
 func (c *memoryLsCmd) Run(e *env) error {
-	req := &registryv1.ListMemoryRequest{PageSize: c.Limit, PageToken: c.Token, UserId: c.User}
+	req := &registryv1.ListMemoryRequest{PageSize: c.Limit, PageToken: c.Token, UserId: c.User, Agent: c.Agent}
 	var err error
 	if c.Scope != "" {
 		if req.Scope, err = memoryScope(c.Scope); err != nil {
@@ -94,12 +97,13 @@ type memorySearchCmd struct {
 	Scopes []string `help:"The scopes that are searched; without one that of the namespace." name:"scope" placeholder:"SCOPE"`
 	Kinds  []string `help:"Entries of these kinds: fact, procedure, preference." name:"kind" placeholder:"KIND"`
 	Key    string   `help:"Entries of this key." placeholder:"KEY"`
+	Agent  string   `help:"What this agent has learned." placeholder:"NAME"`
 	Limit  int32    `help:"How many at most." default:"10"`
 }
 
 // Run searches.
 func (c *memorySearchCmd) Run(e *env) error {
-	req := &registryv1.SearchMemoryRequest{Query: c.Query, Key: c.Key, Limit: c.Limit}
+	req := &registryv1.SearchMemoryRequest{Query: c.Query, Key: c.Key, Agent: c.Agent, Limit: c.Limit}
 	for _, s := range c.Scopes {
 		scope, err := memoryScope(s)
 		if err != nil {
@@ -226,18 +230,20 @@ func (memoryExportCmd) Help() string { return `Each line is an entry as JSON, th
 // Run writes all entries.
 func (c *memoryExportCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
-		for req := (&registryv1.ExportMemoryRequest{PageSize: 1000}); ; {
-			r, err := s.memory.ExportMemory(ctx, req)
+		stream, err := s.memory.ExportMemory(ctx, &registryv1.ExportMemoryRequest{})
+		if err != nil {
+			return err
+		}
+		for {
+			m, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
 			if err != nil {
 				return err
 			}
-			for _, m := range r.GetMemories() {
-				if err := printJSON(e.io.Out, m); err != nil {
-					return err
-				}
-			}
-			if req.PageToken = r.GetNextPageToken(); req.GetPageToken() == "" {
-				return nil
+			if err := printJSON(e.io.Out, m); err != nil {
+				return err
 			}
 		}
 	})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
@@ -107,9 +106,8 @@ func (a killing) ends(t *testing.T, l *live, id string) {
 	require.JSONEq(t, `"done after"`, string(row.Result))
 	child := l.child(t, id)
 	require.Equal(t, a.kept, l.remembered(t, child))
-	facts, err := l.j.ListFacts(t.Context(), ns, fact.Filter{}, page.Cursor{}, 10)
-	require.NoError(t, err)
-	require.Equal(t, slices.Contains(a.kept, "LEARNING"), len(facts) == 1, "%v", facts)
+	told := l.learned(t)
+	require.Equal(t, slices.Contains(a.kept, "LEARNING"), len(told) == 1, "each is told once: %v", told)
 	all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 10)
 	require.NoError(t, err)
 	require.Equal(t, a.takes, all[len(all)-1].Agent)

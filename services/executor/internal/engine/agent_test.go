@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -92,6 +93,29 @@ func (l *live) child(t *testing.T, id string) journal.Run {
 	require.NoError(t, err)
 	require.NotEmpty(t, below)
 	return l.row(t, below[0].RunID)
+}
+
+// learned are what the items of the outbox tell the memory of what agents have learned. The items are gone
+// then.
+func (l *live) learned(t *testing.T) (out []outbox.Learning) {
+	t.Helper()
+	for {
+		items, err := l.j.ClaimOutbox(t.Context(), 100, time.Minute)
+		require.NoError(t, err)
+		if len(items) == 0 {
+			return out
+		}
+		acks := make([]journal.OutboxAck, len(items))
+		for i, it := range items {
+			acks[i].ID = it.ID
+			if it.Kind == outbox.KindLearned {
+				var told outbox.Learned
+				require.NoError(t, json.Unmarshal(it.Body, &told))
+				out = append(out, told.Learnings...)
+			}
+		}
+		require.NoError(t, l.j.AckOutbox(t.Context(), acks))
+	}
 }
 
 // remembered are the entries of the thread of an agent's run, in the order of their names.

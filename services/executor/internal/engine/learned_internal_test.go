@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 func TestLearnedIsOfTheWorkflow(t *testing.T) {
@@ -27,12 +27,13 @@ func TestLearnedIsOfTheWorkflow(t *testing.T) {
 			t.Parallel()
 			r := &run{t: &session{e: &Engine{claims: struct{ Claims }{}}}}
 			r.id, r.lineage = "run_1", c.lineage
-			w := &journal.Append{Threads: []thread.Append{{Facts: []fact.Fact{{ID: "fact_1", Content: "tea at four"}}}}}
+			w := &journal.Append{Threads: []thread.Append{{Learnings: []workgraph.Learning{{Content: "tea at four"}}}}}
 			require.NoError(t, r.tellLearned(w))
 			require.Len(t, w.Outbox, 1)
 			var got outbox.Learned
 			require.NoError(t, json.Unmarshal(w.Outbox[0].Body, &got))
 			require.Equal(t, c.want, got.Workflow)
+			require.Equal(t, "tea at four", got.Learnings[0].Content)
 		})
 	}
 }

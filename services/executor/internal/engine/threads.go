@@ -84,18 +84,20 @@ func (r *run) addToThreads(w *journal.Append, of []workgraph.ThreadsOf, now time
 	}
 }
 
-// tellLearned puts what a decision keeps as facts into the outbox, for the memory of the registry.
+// tellLearned puts what agents have learned in a decision into the outbox, for the memory of the registry.
+// Without a registry there is no memory: what was learned is in the thread alone.
 func (r *run) tellLearned(w *journal.Append) error {
 	if r.t.e.claims == nil {
 		return nil
 	}
 	l := outbox.Learned{RunID: r.id}
 	for i := range w.Threads {
-		for _, f := range w.Threads[i].Facts {
-			l.Facts = append(l.Facts, outbox.Fact{ID: f.ID, Agent: f.Agent, User: f.User, Name: f.Name, Content: f.Content, Time: f.Time})
+		a := &w.Threads[i]
+		for _, one := range a.Learnings {
+			l.Learnings = append(l.Learnings, outbox.NewLearning(one, a.Time))
 		}
 	}
-	if len(l.Facts) == 0 {
+	if len(l.Learnings) == 0 {
 		return nil
 	}
 	l.Workflow, _, _ = strings.Cut(r.lineage.Cataloged(), "@") // the scope that the actors of the memory have

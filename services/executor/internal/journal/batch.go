@@ -9,7 +9,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
@@ -48,15 +47,14 @@ type RunBatch struct {
 	Closed []Closing
 	Kept   []KeptOutcome
 	Blobs  []BlobRef
-	// Threads are what is to be added to threads, within Room. NewThreads, ThreadItems, ThreadAgents,
-	// Facts and ThreadUsage are what a resolved batch writes of that.
+	// Threads are what is to be added to threads, within Room. NewThreads, ThreadItems, ThreadAgents
+	// and ThreadUsage are what a resolved batch writes of that.
 	Threads      []thread.Append
 	Room         thread.Room
 	ThreadUsage  thread.Usage
 	NewThreads   []thread.Thread
 	ThreadItems  []thread.ItemOf
 	ThreadAgents []thread.AgentOf
-	Facts        []fact.Fact
 
 	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
 	HoldsKey     bool
@@ -604,7 +602,7 @@ func resolveThreads(u *RunBatch, g *Preconditions, done *Outcomes) bool {
 		done.Refused(u, err)
 		return false
 	}
-	u.NewThreads, u.ThreadItems, u.ThreadAgents, u.Facts, u.ThreadUsage = w.New, w.Items, w.Agents, w.Facts, w.Usage
+	u.NewThreads, u.ThreadItems, u.ThreadAgents, u.ThreadUsage = w.New, w.Items, w.Agents, w.Usage
 	return true
 }
 
@@ -640,32 +638,8 @@ type SideEffects struct {
 	// Locked are the runs whose rows the commit locks first, in order, so that two commits with commands to
 	// each other's runs do not wait in a circle. It is empty when there are no commands.
 	Locked []string
-	// Learners are the owners of facts that are written: what they have too many of gives way.
-	Learners []Learner
 	// Keeps are outcomes that are kept for equal calls.
 	Keeps []KeepOf
-}
-
-// Learner is the owner of facts in a namespace.
-type Learner struct {
-	Namespace string
-	fact.Owner
-}
-
-// Learners are the owners of the facts of batches, each once and sorted, so that all commits lock them in one
-// order.
-func Learners(units []*RunBatch) (out []Learner) {
-	for _, u := range units {
-		for i := range u.Threads {
-			for j := range u.Threads[i].Facts {
-				out = append(out, Learner{u.Namespace, u.Threads[i].Facts[j].Owner})
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b Learner) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.User, b.User))
-	})
-	return slices.Compact(out)
 }
 
 // Surroundings tells what a commit of r touches besides.
@@ -704,7 +678,6 @@ func (r *Resolved) Surroundings() SideEffects {
 			}
 		}
 	}
-	a.Learners = Learners(slices.Concat(r.Appends, r.Starts))
 	a.Keeps = Keeps(r.Appends)
 	for _, c := range r.Cancels {
 		a.Targets = append(a.Targets, c.RunID)

@@ -7,7 +7,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/turns"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
@@ -193,18 +192,6 @@ func (f fair) HideParts(ctx context.Context, after string, limit int) (next stri
 
 func (f fair) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {
 	return f.j.PurgeThreads(ctx, limit)
-}
-
-// What fact.Store says.
-
-func (f fair) ListFacts(ctx context.Context, namespace string, filter fact.Filter, after page.Cursor, limit int) ([]fact.Fact, error) {
-	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]fact.Fact, error) {
-		return f.j.ListFacts(ctx, namespace, filter, after, limit)
-	})
-}
-
-func (f fair) DeleteFact(ctx context.Context, namespace, id string) error {
-	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.DeleteFact(ctx, namespace, id) })
 }
 
 // What Log says.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/page"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
@@ -32,7 +31,6 @@ type Journal interface {
 	OutcomeCache
 	ToolLists
 	thread.Store
-	fact.Store
 	// Close ends every connection. It may be called more than once.
 	Close() error
 }

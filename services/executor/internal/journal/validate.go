@@ -209,13 +209,6 @@ func (c *check) threads(as []thread.Append) {
 			c.bytes("item of a thread", it.Body)
 			c.size += eventOverhead
 		}
-		for j := range a.Facts {
-			f := &a.Facts[j]
-			c.need("fact id", f.ID)
-			c.texts("the fact", f.Agent, f.User, f.Name, f.Thread, f.Run)
-			c.bytes("fact", []byte(f.Content))
-			c.size += eventOverhead
-		}
 	}
 }
 
@@ -349,7 +342,7 @@ func (w Write) Rows() int {
 		return 1
 	}
 	for i := range a.Threads {
-		row += 1 + len(a.Threads[i].Items) + len(a.Threads[i].Facts)
+		row += 1 + len(a.Threads[i].Items)
 	}
 	return max(1, row+len(a.Events)+len(a.Outbox)+len(a.Command)+len(a.Jobs))
 }

@@ -4,12 +4,17 @@
 package outbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // The kinds of items.
@@ -105,8 +110,8 @@ type Ended struct {
 	Trace  Trace  `json:"trace,omitzero"`
 }
 
-// Fact is something that an agent has learned.
-type Fact struct {
+// Learning is something that an agent has learned.
+type Learning struct {
 	// ID follows from the agent, the user and the name.
 	ID      string    `json:"id"`
 	Agent   string    `json:"agent"`
@@ -116,13 +121,40 @@ type Fact struct {
 	Time    time.Time `json:"time"`
 }
 
+// Bounds of a learning, in bytes: what is longer is cut. A text is as long as the memory takes one.
+const maxLearningName, maxLearningText = 256, 8 << 10
+
+// NewLearning is what is told of a learning. One without a name is named by its text.
+func NewLearning(l workgraph.Learning, at time.Time) Learning {
+	out := Learning{Agent: clean(l.Agent, maxLearningName), User: clean(l.User, thread.MaxUser), Name: clean(l.Name, maxLearningName), Content: clean(l.Content, maxLearningText), Time: at}
+	if out.Name == "" {
+		out.Name = digest(out.Content)[:16]
+	}
+	out.ID = digest(out.Agent, out.User, out.Name)[:32]
+	return out
+}
+
+// clean is a text that the memory takes.
+func clean(s string, most int) string {
+	if s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "�"); len(s) > most {
+		return errs.Clip(s, most-len("…"))
+	}
+	return s
+}
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
 // Learned tells the memory what agents of a run have learned in one decision.
 type Learned struct {
 	RunID string `json:"run_id"`
 	// Workflow is the slug of the workflow of the run, or of the nearest one above, if there is one.
 	Workflow string `json:"workflow,omitempty"`
-	Facts    []Fact `json:"facts"`
-	Trace    Trace  `json:"trace,omitzero"`
+	// Learnings are stored under the name that executors of the version before read and write.
+	Learnings []Learning `json:"facts"`
+	Trace     Trace      `json:"trace,omitzero"`
 }
 
 // Paused tells the feed that a run of a workflow of the catalog was paused or resumed.

@@ -80,7 +80,7 @@ func (b *fakeRegistry) RecordRun(_ context.Context, ns string, e outbox.Ended) e
 }
 
 func (b *fakeRegistry) Learn(_ context.Context, ns string, l outbox.Learned) error {
-	return b.do(ns, fmt.Sprintf("learned %s %s %s %d", ns, l.RunID, l.Workflow, len(l.Facts)))
+	return b.do(ns, fmt.Sprintf("learned %s %s %s %d", ns, l.RunID, l.Workflow, len(l.Learnings)))
 }
 
 func (b *fakeRegistry) RecordUsage(_ context.Context, ns string, es []outbox.Entry) ([]*int64, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/plainjson"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 )
@@ -141,7 +142,7 @@ const nanoUSD = 1e9
 func taskOfFeed(p *registryv1.Task) *feedTask {
 	t := taskFrom(p)
 	return &feedTask{
-		ID: t.ID, EpicID: t.EpicID, Title: t.Title, Status: t.Status, Description: t.Description, Result: t.Result, Error: t.Error, Workflow: t.Workflow, RunID: t.RunID,
+		ID: t.ID, EpicID: t.EpicID, Title: t.Title, Status: spelled(t.Status), Description: t.Description, Result: t.Result, Error: t.Error, Workflow: t.Workflow, RunID: t.RunID,
 		Tags: listed(t.Tags), DependsOn: listed(t.DependsOn), RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, Tokens: t.ActualTokens, CostUSD: float64(t.ActualNanoUSD) / nanoUSD,
 	}
 }
@@ -149,7 +150,7 @@ func taskOfFeed(p *registryv1.Task) *feedTask {
 func epicOfFeed(p *registryv1.Epic) *feedEpic {
 	e := epicFrom(p)
 	return &feedEpic{
-		ID: e.ID, Title: e.Title, Status: e.Status, Description: e.Description, Result: e.Result, PauseReason: p.GetPauseReason(), Workflow: e.Workflow, Tags: listed(e.Tags),
+		ID: e.ID, Title: e.Title, Status: spelled(e.Status), Description: e.Description, Result: e.Result, PauseReason: p.GetPauseReason(), Workflow: e.Workflow, Tags: listed(e.Tags),
 		Total: e.Total, Completed: e.Completed, Failed: e.Failed, Tokens: e.SpentTokens, CostUSD: float64(e.SpentNanoUSD) / nanoUSD,
 	}
 }
@@ -159,6 +160,15 @@ func runOfFeed(r *registryv1.RunChanged) *feedRun {
 		ID: r.GetRunId(), Workflow: r.GetWorkflow(), Outcome: wordOf(outcomes(), r.GetOutcome()), Reason: r.GetReason(), Tokens: r.GetUsage().GetTokens(),
 		CostUSD: float64(r.GetUsage().GetCostNanoUsd()) / nanoUSD,
 	}
+}
+
+// spelled is a status as events say it: with one l, as the API and the outcomes of runs do. Only the tools of
+// agents have the other spelling, which models know from elsewhere.
+func spelled(status string) string {
+	if status == epics.Cancelled {
+		return "canceled"
+	}
+	return status
 }
 
 // outcomes are the words for how a run ended, in the order of the API.

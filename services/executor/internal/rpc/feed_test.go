@@ -40,6 +40,12 @@ func TestHeard(t *testing.T) {
 			`{"seq": 8, "time": "2023-11-14T22:13:20Z", "kind": "epic_updated", "epic_id": "ep_1", "epic": {"id": "ep_1", "title": "Goal", "status": "paused", "pause_reason": "BUDGET_EXHAUSTED",
 			"tags": ["a"], "total_tasks": 3, "completed_tasks": 0, "failed_tasks": 0, "spent_tokens": 0, "spent_usd": 0}}`,
 		},
+		"Canceled": {
+			&registryv1.FeedEvent{Seq: 8, Time: at, EpicId: "ep_1", Event: &registryv1.FeedEvent_TaskUpdated{TaskUpdated: &registryv1.Task{Id: "tk_1", EpicId: "ep_1", State: registryv1.TaskState_TASK_STATE_CANCELED}}},
+			trigger.Heard{Seq: 8, Kind: "task_updated", Epic: "ep_1"},
+			`{"seq": 8, "time": "2023-11-14T22:13:20Z", "kind": "task_updated", "epic_id": "ep_1", "task": {"id": "tk_1", "epic_id": "ep_1",
+			"title": "", "status": "canceled", "tags": [], "depends_on": [], "retry_count": 0, "max_retries": 0, "tokens": 0, "cost_usd": 0}}`,
+		},
 		"Deleted": {
 			&registryv1.FeedEvent{Seq: 9, Time: at, EpicId: "ep_1", Event: &registryv1.FeedEvent_TaskDeleted{TaskDeleted: &registryv1.TaskDeleted{TaskId: "tk_1"}}},
 			trigger.Heard{Seq: 9, Kind: "task_deleted", Epic: "ep_1"},

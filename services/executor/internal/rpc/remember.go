@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/learned"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/remember"
@@ -50,7 +51,7 @@ func (m Memory) Write(ctx context.Context, namespace string, e remember.Entry, r
 // Search implements remember.Memory.
 func (m Memory) Search(ctx context.Context, namespace string, s remember.Search) ([]remember.Entry, error) {
 	req := &registryv1.SearchMemoryRequest{
-		Query: s.Text, Key: s.Key, MinConfidence: s.MinConfidence, Limit: int32(s.Limit), RunId: s.Run, NodeId: s.Node, UserId: s.User, Embedding: embeddingTo(s.Vector),
+		Query: s.Text, Key: s.Key, Agent: s.Agent, MinConfidence: s.MinConfidence, Limit: int32(s.Limit), RunId: s.Run, NodeId: s.Node, UserId: s.User, Embedding: embeddingTo(s.Vector),
 	}
 	for _, scope := range s.Scopes {
 		req.Scopes = append(req.Scopes, scopeTo(scope))
@@ -125,7 +126,7 @@ func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned
 		return nil
 	}
 	var refused error
-	for _, f := range l.Facts {
+	for _, f := range l.Learnings {
 		scope := remember.Scope{Level: "namespace"}
 		switch {
 		case f.User != "":
@@ -140,7 +141,7 @@ func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned
 		_, err = r.memory.WriteMemory(grpckit.WithNamespace(ctx, namespace), &registryv1.WriteMemoryRequest{
 			RequestId: "learned/" + l.RunID + "/" + f.ID + "/" + strconv.FormatInt(f.Time.UnixMicro(), 36),
 			Memory: &registryv1.Memory{
-				Scope: scopeTo(scope), Key: LearnedKey(f.ID), Kind: registryv1.MemoryKind_MEMORY_KIND_FACT, Text: f.Content,
+				Scope: scopeTo(scope), Key: learned.Key(f.Agent, f.Name), Kind: registryv1.MemoryKind_MEMORY_KIND_FACT, Text: f.Content,
 				Value: &graphv1.Payload{Json: value}, Origin: registryv1.MemoryOrigin_MEMORY_ORIGIN_AGENT, Source: l.RunID, UserId: f.User,
 			},
 		})
@@ -155,6 +156,3 @@ func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned
 	}
 	return refused
 }
-
-// LearnedKey is the key of a fact of an agent in the memory.
-func LearnedKey(factID string) string { return "learned:" + factID }

@@ -31,14 +31,14 @@ func (k *keptMemory) WriteMemory(_ context.Context, r *registryv1.WriteMemoryReq
 func TestLearn(t *testing.T) {
 	t.Parallel()
 	k := &keptMemory{}
-	l := outbox.Learned{RunID: "run_1", Workflow: "digest", Facts: []outbox.Fact{
-		{ID: "fct_0", User: "mallory", Content: "x"}, {ID: "fct_1", Agent: "a", User: "ada", Name: "drink", Content: "tea", Time: time.UnixMicro(5)}, {ID: "fct_2", Content: "y"},
+	l := outbox.Learned{RunID: "run_1", Workflow: "digest", Learnings: []outbox.Learning{
+		{ID: "0", User: "mallory", Content: "x"}, {ID: "1", Agent: "a", User: "ada", Name: "drink", Content: "tea", Time: time.UnixMicro(5)}, {ID: "2", Content: "y"},
 	}}
 	err := rpc.NewRegistry(nil, nil, k, "db", nil).Learn(t.Context(), "acme", l)
 	require.Equal(t, "MEMORY_INVALID", errs.ReasonOf(err), "what is refused is told")
 	require.Len(t, k.written, 2, "and the others are kept")
 	m := k.written[0].GetMemory()
-	require.Equal(t, []string{"ada", "learned:fct_1", "tea", "run_1", "ada"}, []string{m.GetScope().GetSubject(), m.GetKey(), m.GetText(), m.GetSource(), m.GetUserId()})
-	require.Equal(t, "learned/run_1/fct_1/5", k.written[0].GetRequestId())
+	require.Equal(t, []string{"ada", "learned:a:drink", "tea", "run_1", "ada"}, []string{m.GetScope().GetSubject(), m.GetKey(), m.GetText(), m.GetSource(), m.GetUserId()})
+	require.Equal(t, "learned/run_1/1/5", k.written[0].GetRequestId())
 	require.Equal(t, "digest", k.written[1].GetMemory().GetScope().GetSubject())
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 )
 
 // Found is what a commit finds of the threads that it appends to, before it writes. Only drivers make one.
@@ -88,7 +87,6 @@ type Write struct {
 	Items []ItemOf
 	// Agents are threads whose turns another agent takes from now on, each once.
 	Agents []AgentOf
-	Facts  []fact.Fact
 	// Usage is what the namespace takes more with that.
 	Usage Usage
 }
@@ -179,7 +177,6 @@ func (f *Found) one(namespace, runID string, a *Append, writer any, w *Write) er
 		w.Items = append(w.Items, ItemOf{a.Thread, &a.Items[i]})
 		w.Usage.Bytes += a.Items[i].Weight
 	}
-	w.Facts = append(w.Facts, a.Facts...)
 	if a.Agent != "" {
 		w.Agents = slices.DeleteFunc(w.Agents, func(of AgentOf) bool { return of.Thread == a.Thread })
 		w.Agents = append(w.Agents, AgentOf{a.Thread, a.Agent})

@@ -17,7 +17,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/idkind"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -45,6 +44,8 @@ const (
 	// MaxAppends and MaxItems bound the appends of one outcome, and their items together.
 	MaxAppends = 64
 	MaxItems   = 1000
+	// MaxLearnings bounds the learnings of one outcome.
+	MaxLearnings = 1000
 	// MaxBrief and MaxBody bound an item in bytes.
 	MaxBrief = 64 << 10
 	MaxBody  = 2 << 20
@@ -126,9 +127,10 @@ type Append struct {
 	// Agent takes the turns from now on; empty leaves it as it is.
 	Agent string
 	Items []Item
-	// Facts are kept apart from the thread. They are written if the items are.
-	Facts []fact.Fact
-	Time  time.Time
+	// Learnings are those among the items that outlive the thread. The outbox carries them to the memory, in
+	// the commit that writes the items.
+	Learnings []workgraph.Learning
+	Time      time.Time
 }
 
 // Last is the sequence of the last item after the append.
@@ -139,21 +141,16 @@ func Appends(of []workgraph.ThreadAppend, runID, nodeID string, visit int, now t
 	out := make([]Append, len(of))
 	for i := range of {
 		a := &of[i]
-		out[i] = Append{Thread: a.Thread, After: a.After, Create: a.Create, Agent: a.Agent, Time: now, Items: make([]Item, len(a.Items))}
+		out[i] = Append{Thread: a.Thread, After: a.After, Create: a.Create, Agent: a.Agent, Learnings: a.Learnings, Time: now, Items: make([]Item, len(a.Items))}
 		for j, it := range a.Items {
 			out[i].Items[j] = Item{Seq: a.After + int64(j) + 1, Kind: it.Kind, Time: now, RunID: runID, NodeID: nodeID, Visit: int32(min(visit, 1<<31-1)), Brief: it.Brief, Body: it.Body,
 				Weight: int64(len(it.Brief)+len(it.Body)) + Overhead}
-		}
-		for _, f := range a.Facts {
-			one := fact.New("", fact.Owner{Agent: f.Agent, User: f.User}, f.Name, f.Content)
-			one.Thread, one.Run, one.Time = a.Thread, runID, now
-			out[i].Facts = append(out[i].Facts, one)
 		}
 	}
 	return out
 }
 
-// Bytes is how many bytes the items of an outcome have together. Facts repeat a part of that.
+// Bytes is how many bytes the items of an outcome have together. Learnings repeat a part of that.
 func Bytes(of []workgraph.ThreadAppend) int {
 	n := 0
 	for i := range of {
@@ -169,7 +166,7 @@ func Check(of []workgraph.ThreadAppend) error {
 	if len(of) > MaxAppends {
 		return invalid("an outcome adds to %d threads, the limit is %d", len(of), MaxAppends)
 	}
-	items, facts := 0, 0
+	items, learnings := 0, 0
 	for i := range of {
 		a := &of[i]
 		if items += len(a.Items); items > MaxItems {
@@ -178,8 +175,8 @@ func Check(of []workgraph.ThreadAppend) error {
 		if a.Thread == "" || a.After < 0 || len(a.Items) == 0 && a.Create == nil {
 			return invalid("append %d needs a thread, a sequence that is not negative, and items", i)
 		}
-		if facts += len(a.Facts); facts > fact.MaxFacts || len(a.Facts) > 0 && len(a.Items) == 0 {
-			return invalid("an outcome has %d facts, the limit is %d; they need items", facts, fact.MaxFacts)
+		if learnings += len(a.Learnings); learnings > MaxLearnings || len(a.Learnings) > 0 && len(a.Items) == 0 {
+			return invalid("an outcome has %d learnings, the limit is %d; they need items", learnings, MaxLearnings)
 		}
 		if a.Agent != "" && len(a.Items) == 0 {
 			return invalid("append %d gives thread %q another agent and adds nothing", i, a.Thread)

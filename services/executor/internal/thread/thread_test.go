@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -52,11 +51,11 @@ func TestCheck(t *testing.T) {
 		"KeyOfEphemeral":   create(workgraph.ThreadCreate{Key: "k", Lifetime: workgraph.ThreadEphemeral}),
 		"LongKey":          create(workgraph.ThreadCreate{Key: strings.Repeat("k", thread.MaxName+1)}),
 		"NoText":           create(workgraph.ThreadCreate{Agent: "a\x00b"}),
-		"FactsWithoutItems": one(func(a *workgraph.ThreadAppend) {
-			a.Create, a.Items, a.Facts = &workgraph.ThreadCreate{}, nil, []workgraph.Fact{{Content: "x"}}
+		"LearningsWithoutItems": one(func(a *workgraph.ThreadAppend) {
+			a.Create, a.Items, a.Learnings = &workgraph.ThreadCreate{}, nil, []workgraph.Learning{{Content: "x"}}
 		}),
-		"ManyFacts": one(func(a *workgraph.ThreadAppend) { a.Facts = make([]workgraph.Fact, fact.MaxFacts+1) }),
-		"LongTitle": create(workgraph.ThreadCreate{Title: strings.Repeat("t", thread.MaxTitle+1)}),
+		"ManyLearnings": one(func(a *workgraph.ThreadAppend) { a.Learnings = make([]workgraph.Learning, thread.MaxLearnings+1) }),
+		"LongTitle":     create(workgraph.ThreadCreate{Title: strings.Repeat("t", thread.MaxTitle+1)}),
 		"OtherBegin": one(func(a *workgraph.ThreadAppend) {
 			a.Create, a.After = &workgraph.ThreadCreate{Parent: "thr_0", ParentSeq: 2}, 3
 		}),

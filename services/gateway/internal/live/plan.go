@@ -16,7 +16,7 @@ func Plan(o Options, client plannerv1.PlannerServiceClient, w http.ResponseWrite
 	s := &planStream{connection: newConnection(o, w, r), lines: !strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
 	s.again = "ask again; a run that was begun is canceled"
 	if s.lines {
-		s.content, s.silence = "application/x-ndjson", ""
+		s.content, s.silence = lines, ""
 	}
 	err := serve(&s.connection, s, func(ctx context.Context) (interface {
 		Recv() (*plannerv1.StreamPlanResponse, error)
@@ -57,7 +57,7 @@ func (s *planStream) fail(cause error) error {
 		return err
 	}
 	if s.lines {
-		data = append(append([]byte(`{"error":`), data...), '}')
+		data = errorLine(data)
 	}
 	s.write("error", data)
 	return nil

@@ -141,7 +141,6 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		executorv1.RegisterExecutorServiceHandlerClient(ctx, s.mux, executorv1.NewExecutorServiceClient(executor)),
 		executorv1.RegisterWorkerServiceHandlerClient(ctx, s.mux, executorv1.NewWorkerServiceClient(executor)),
 		executorv1.RegisterThreadServiceHandlerClient(ctx, s.mux, executorv1.NewThreadServiceClient(executor)),
-		executorv1.RegisterFactServiceHandlerClient(ctx, s.mux, executorv1.NewFactServiceClient(executor)),
 		executorv1.RegisterScheduleServiceHandlerClient(ctx, s.mux, executorv1.NewScheduleServiceClient(executor)),
 		executorv1.RegisterTriggerServiceHandlerClient(ctx, s.mux, executorv1.NewTriggerServiceClient(executor)),
 		executorv1.RegisterLimitServiceHandlerClient(ctx, s.mux, executorv1.NewLimitServiceClient(executor)),
@@ -205,7 +204,6 @@ func (s *Server) buildRoutes() error {
 		executorv1.File_epigraph_executor_v1_executor_proto,
 		executorv1.File_epigraph_executor_v1_worker_proto,
 		executorv1.File_epigraph_executor_v1_thread_proto,
-		executorv1.File_epigraph_executor_v1_fact_proto,
 		executorv1.File_epigraph_executor_v1_schedule_proto,
 		executorv1.File_epigraph_executor_v1_trigger_proto,
 		executorv1.File_epigraph_executor_v1_limit_proto,
@@ -218,7 +216,7 @@ func (s *Server) buildRoutes() error {
 			s.proxy(services.Get(i))
 			for _, rt := range serviceRoutes(services.Get(i)) {
 				if rt.handler = s.forward(rt); rt.rpc.IsStreamingServer() {
-					rt.stream, rt.handler = true, s.countStreams(s.plans(rt, streams))
+					rt.stream, rt.handler = true, s.countStreams(s.streaming(rt, streams))
 				}
 				s.routes = append(s.routes, rt)
 				if name := string(rt.rpc.Name()); s.places[name] == "" {
@@ -381,6 +379,23 @@ func (s *Server) forward(rt *route) http.Handler {
 			s.log.DebugContext(ctx, "the answer was not taken", "err", answer.err, "route", r.Pattern, "request_id", x.id)
 			panic(http.ErrAbortHandler) // nobody must take it for a whole answer
 		}
+	})
+}
+
+// streaming serves a method that answers with a stream.
+func (s *Server) streaming(rt *route, o live.Options) http.Handler {
+	if rt.rpc.Name() != "ExportMemory" {
+		return s.plans(rt, o)
+	}
+	client := registryv1.NewMemoryServiceClient(s.Cells.Conn(cells.Registry))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		share := s.Budget.Share(grpckit.Namespace(r.Context()))
+		defer share.Free()
+		if _, err := rt.prepare(w, r, s.MaxBodyBytes, &share, func(_ []byte, err *errs.Error) error { return err }); err != nil {
+			s.writeError(w, r, err)
+			return
+		}
+		live.Export(o, client, w, r)
 	})
 }
 

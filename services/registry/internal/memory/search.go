@@ -3,8 +3,10 @@ package memory
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/learned"
 	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
@@ -33,6 +35,8 @@ type Query struct {
 	// Key is that of one entry of each scope.
 	Key   string
 	Kinds []Kind
+	// Agent has learned the entries; empty for any.
+	Agent string
 	// AnyTag matches entries that have one of these.
 	AnyTag        []string
 	MinConfidence float64
@@ -110,6 +114,6 @@ func (r Read) Size() int {
 
 // Passes reports whether an entry passes the filters of the query, and has not expired.
 func (q *Query) Passes(e *Entry, now time.Time) bool {
-	return !e.Expired(now) && e.Confidence >= q.MinConfidence && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) &&
+	return !e.Expired(now) && e.Confidence >= q.MinConfidence && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) && (q.Agent == "" || strings.HasPrefix(e.Key, learned.Of(q.Agent))) &&
 		(len(q.AnyTag) == 0 || slices.ContainsFunc(q.AnyTag, func(t string) bool { return slices.Contains(e.Tags, t) }))
 }

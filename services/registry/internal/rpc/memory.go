@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/internal/access"
@@ -26,6 +27,9 @@ import (
 
 // Matches that a search tells, and how many at most.
 const defaultMatches, maxMatches = 10, 100
+
+// exported is how many entries an export reads at once.
+const exported = 200
 
 // MemoryServer serves epigraph.registry.v1.MemoryService. It is safe for concurrent use.
 type MemoryServer struct {
@@ -66,7 +70,7 @@ func (s *MemoryServer) WriteMemory(ctx context.Context, req *registryv1.WriteMem
 // SearchMemory implements registryv1.MemoryServiceServer.
 func (s *MemoryServer) SearchMemory(ctx context.Context, req *registryv1.SearchMemoryRequest) (*registryv1.SearchMemoryResponse, error) {
 	q := memory.Query{
-		Namespace: grpckit.Namespace(ctx), Text: req.GetQuery(), Key: req.GetKey(), AnyTag: req.GetTags(), MinConfidence: req.GetMinConfidence(),
+		Namespace: grpckit.Namespace(ctx), Text: req.GetQuery(), Key: req.GetKey(), AnyTag: req.GetTags(), Agent: req.GetAgent(), MinConfidence: req.GetMinConfidence(),
 		Limit: min(int(req.GetLimit()), maxMatches), Scopes: each(req.GetScopes(), scopeFrom),
 	}
 	if q.Limit == 0 {
@@ -130,7 +134,7 @@ func (s *MemoryServer) GetMemory(ctx context.Context, req *registryv1.GetMemoryR
 
 // ListMemory implements registryv1.MemoryServiceServer.
 func (s *MemoryServer) ListMemory(ctx context.Context, req *registryv1.ListMemoryRequest) (*registryv1.ListMemoryResponse, error) {
-	q := store.MemoryQuery{UserID: req.GetUserId()}
+	q := store.MemoryQuery{UserID: req.GetUserId(), Agent: req.GetAgent()}
 	if req.GetScope() != nil {
 		scope := scopeFrom(req.GetScope())
 		if err := scope.Check(); err != nil {
@@ -149,13 +153,43 @@ func (s *MemoryServer) ListMemory(ctx context.Context, req *registryv1.ListMemor
 	return &registryv1.ListMemoryResponse{Memories: rows, NextPageToken: next}, nil
 }
 
-// ExportMemory implements registryv1.MemoryServiceServer.
-func (s *MemoryServer) ExportMemory(ctx context.Context, req *registryv1.ExportMemoryRequest) (*registryv1.ExportMemoryResponse, error) {
-	rows, next, err := s.list(ctx, "ExportMemory", req, store.MemoryQuery{Oldest: true})
-	if err != nil {
-		return nil, err
+// ExportMemory implements registryv1.MemoryServiceServer. It reads page by page, so that it holds no
+// transaction open while the client takes what it is sent.
+func (s *MemoryServer) ExportMemory(_ *registryv1.ExportMemoryRequest, stream grpc.ServerStreamingServer[registryv1.Memory]) error {
+	ctx := stream.Context()
+	q := store.MemoryQuery{Namespace: grpckit.Namespace(ctx), Oldest: true, Limit: exported}
+	for first := true; ; first = false {
+		select {
+		case <-grpckit.Draining(ctx):
+			return errs.New(errs.Unavailable, errs.ReasonStopping, "this replica is stopping").Hint("export again, from the beginning")
+		default:
+		}
+		found, err := s.memories.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		if first || len(found.Rows) > 0 {
+			if err := s.memories.Told(ctx, "ExportMemory", q, each(found.Rows, func(e memory.Entry) string { return e.ID })); err != nil {
+				return err
+			}
+		}
+		for _, e := range found.Rows {
+			if err := stream.Send(memoryTo(e)); err != nil {
+				return err
+			}
+			q.After = memoryCursor(e)
+		}
+		if len(found.Rows) == 0 {
+			if found.Stopped.IsZero() {
+				return nil
+			}
+			q.After = found.Stopped
+		}
 	}
-	return &registryv1.ExportMemoryResponse{Memories: rows, NextPageToken: next}, nil
+}
+
+func memoryCursor(e memory.Entry) page.Cursor {
+	return page.Cursor{CreateTime: e.CreateTime, ID: e.ID}
 }
 
 func (s *MemoryServer) list(ctx context.Context, method string, req listRequest, q store.MemoryQuery) ([]*registryv1.Memory, string, error) {
@@ -168,7 +202,7 @@ func (s *MemoryServer) list(ctx context.Context, method string, req listRequest,
 	if err != nil {
 		return nil, "", err
 	}
-	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(e memory.Entry) page.Cursor { return page.Cursor{CreateTime: e.CreateTime, ID: e.ID} })
+	rows, next := page.CutAt(p, found.Rows, found.Stopped, memoryCursor)
 	return each(rows, memoryTo), next, s.memories.Told(ctx, method, q, each(rows, func(e memory.Entry) string { return e.ID }))
 }
 

@@ -16,6 +16,8 @@ type MemoryQuery struct {
 	Place  string
 	Kinds  []memory.Kind
 	UserID string
+	// Agent has learned the entries; empty for any.
+	Agent string
 	// Oldest says that the list begins with the oldest.
 	Oldest bool
 	Now    time.Time

@@ -12,7 +12,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -116,26 +115,23 @@ func TestKept(t *testing.T) {
 	}
 }
 
-func TestFacts(t *testing.T) {
+func TestLearnings(t *testing.T) {
 	t.Parallel()
 	const learns = `<TaskStatus>Completed</TaskStatus><InstantResponse>ok</InstantResponse><InstantLearnings><LearningID>drink</LearningID><LearningContent>likes tea</LearningContent></InstantLearnings>`
 	for name, c := range map[string]struct {
 		start *workgraph.Start
-		want  fact.Owner
+		want  [2]string // the agent, and the user
 	}{
-		"OfTheGraph":   {&workgraph.Start{RootRunID: "run", UserID: "ann", GraphName: "help"}, fact.Owner{Agent: "help", User: "ann"}},
-		"WithoutAName": {&workgraph.Start{RootRunID: "run"}, fact.Owner{Agent: "agent"}},
-		"BelowTheRoot": {&workgraph.Start{RootRunID: "above", UserID: "ann", GraphName: "round 1"}, fact.Owner{Agent: "agent", User: "ann"}},
+		"OfTheGraph":   {&workgraph.Start{RootRunID: "run", UserID: "ann", GraphName: "help"}, [2]string{"help", "ann"}},
+		"WithoutAName": {&workgraph.Start{RootRunID: "run"}, [2]string{"agent"}},
+		"BelowTheRoot": {&workgraph.Start{RootRunID: "above", UserID: "ann", GraphName: "round 1"}, [2]string{"agent", "ann"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, workgraph.Actors{"r": &reasoner{script: []string{learns}}, "tool": says(`1`)})
 			e.start = c.start
 			done(t, e.run(t, `{"user_input": "hello", "reasoner": "r", "actions": {"x": {"actor": "tool"}}}`), `"ok"`)
-			require.Len(t, e.threads.facts, 1)
-			got := e.threads.facts[0]
-			require.Equal(t, c.want, got.Owner)
-			require.Equal(t, [3]string{"drink", "likes tea", e.threads.root(t)}, [3]string{got.Name, got.Content, got.Thread})
+			require.Equal(t, []workgraph.Learning{{Agent: c.want[0], User: c.want[1], Name: "drink", Content: "likes tea"}}, e.threads.learnings)
 		})
 	}
 }

@@ -91,16 +91,16 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	a.Facts = r.facts(said)
+	a.Learnings = r.learnings(said)
 	out.Threads = []workgraph.ThreadAppend{a}
 	out.State, err = pos.state()
 	return out, err
 }
 
-// facts are the learnings of a round as they are kept beyond the thread.
-func (r *round) facts(said *response.Response) (out []workgraph.Fact) {
+// learnings are those of a round as they are kept beyond the thread.
+func (r *round) learnings(said *response.Response) (out []workgraph.Learning) {
 	for _, learned := range said.Learnings {
-		out = append(out, workgraph.Fact{Agent: cmp.Or(r.in.Name, actorAgent), User: r.c.UserID, Name: learned.ID, Content: learned.Content})
+		out = append(out, workgraph.Learning{Agent: cmp.Or(r.in.Name, actorAgent), User: r.c.UserID, Name: learned.ID, Content: learned.Content})
 	}
 	return out
 }

@@ -84,7 +84,7 @@ func guarded(actorName string) []string {
 	switch actorName {
 	case actorLLM:
 		return []string{argUpstream, argPrevious}
-	case "facts":
+	case "memory_read":
 		return []string{"agent", argPrevious}
 	case "team":
 		return []string{"team", "input", "thread_id", "conversation", argPrevious}

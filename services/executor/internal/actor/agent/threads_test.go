@@ -13,9 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -31,9 +29,9 @@ type threads struct {
 	namespace string
 	mu        sync.Mutex
 	// rows and items are what the database holds.
-	rows  map[string]thread.Thread
-	items map[string][]thread.Item
-	facts []fact.Fact
+	rows      map[string]thread.Thread
+	items     map[string][]thread.Item
+	learnings []workgraph.Learning
 	// reads are how many items each reading gave.
 	reads []int
 }
@@ -101,8 +99,9 @@ func (m *threads) append(t *testing.T, c *workgraph.Call, as []workgraph.ThreadA
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.facts, err = m.ListFacts(t.Context(), m.namespace, fact.Filter{}, page.Cursor{}, 100)
-	require.NoError(t, err)
+	for i := range as {
+		m.learnings = append(m.learnings, as[i].Learnings...)
+	}
 }
 
 // look reads a thread into rows and items.

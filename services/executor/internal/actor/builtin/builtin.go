@@ -17,7 +17,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor/facts"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/flow"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
@@ -31,7 +30,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/tool"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -67,9 +65,8 @@ type Set struct {
 // Deps are what the actors use. They stay the caller's.
 type Deps struct {
 	Models *llm.Set
-	// Threads reads threads, Facts has what agents have learned.
+	// Threads reads threads.
 	Threads thread.Reader
-	Facts   fact.Store
 	// Memory keeps lists of tools.
 	Memory mcp.Memory
 	// Catalog keeps workflows; nil means that there is none.
@@ -108,7 +105,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
 	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads), chat.ReplySpec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
-		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(d.Epics), spawn.Expand(), spawn.Chosen(d.Workflows, d.Epics))
+		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(d.Epics), spawn.Expand(), spawn.Chosen(d.Workflows, d.Epics))
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
 		return nil, err

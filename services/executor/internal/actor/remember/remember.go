@@ -27,9 +27,9 @@ const (
 // Bounds of one call.
 const (
 	maxQuery, maxKey, maxText, maxValue = 4 << 10, 256, 8 << 10, 16 << 10
-	// defaultLimit is how many entries are told, maxLimit how many at most. maxTold bounds their texts
-	// and values together, in bytes.
-	defaultLimit, maxLimit, maxTold = 10, 50, 64 << 10
+	// defaultLimit is how many entries are told, maxLimit how many at most, and learnedLimit how many of
+	// what one agent has learned. maxTold bounds their texts and values together, in bytes.
+	defaultLimit, maxLimit, learnedLimit, maxTold = 10, 50, 100, 64 << 10
 	// maxDays is the longest life of an entry that is given one.
 	maxDays = 3650
 )
@@ -64,7 +64,9 @@ type Entry struct {
 
 // Search says what is looked for; all that is set must hold.
 type Search struct {
-	Text, Key     string
+	Text, Key string
+	// Agent has learned the entries; empty for any.
+	Agent         string
 	Scopes        []Scope
 	Kinds         []string
 	MinConfidence float64
@@ -90,8 +92,9 @@ const readSchema = `{"type": "object", "additionalProperties": false, "propertie
     "key": {"type": "string", "maxLength": 256, "description": "The key of one entry."},
     "fact_type": {"type": "string", "description": "Only fact, procedure or preference."},
     "scope": {"type": "string", "description": "Only what is kept for the user, the epic, the workflow or the namespace; all of them when absent."},
+    "agent": {"type": "string", "maxLength": 256, "description": "Only what this agent has learned, such as agent/NAME; read from the node's own arguments only."},
     "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
-    "limit": {"type": "integer", "description": "How many are told, from 1 to 50; 10 when absent."}}}`
+    "limit": {"type": "integer", "description": "How many are told, from 1 to 50; 10 when absent. With an agent from 1 to 100, all of them when absent."}}}`
 
 // writeSchema is that of an actor that writes, which describes its scopes as a JSON text.
 func writeSchema(scopes string) string {
@@ -200,8 +203,13 @@ func read(ctx context.Context, m desk, call *workgraph.Call) (workgraph.Outcome,
 	if !(a.AtLeast >= 0 && a.AtLeast <= 1) {
 		f.add("min_confidence must be from 0 to 1")
 	}
+	most := float64(maxLimit)
+	if s.Agent, _ = actor.Text(call.Own, "agent"); s.Agent != "" {
+		s.Limit, most = learnedLimit, learnedLimit
+		f.bound("agent", s.Agent, maxKey)
+	}
 	if a.Limit != nil {
-		s.Limit = int(min(max(*a.Limit, 1), maxLimit))
+		s.Limit = int(min(max(*a.Limit, 1), most))
 	}
 	level := f.word("scope", a.Scope, Scopes())
 	if len(f) > 0 {

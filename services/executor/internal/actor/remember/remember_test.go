@@ -3,6 +3,7 @@ package remember_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,26 @@ func TestRead(t *testing.T) {
 		actortest.Value(t, spec(t, k, "memory_read"), `{"query": " tea ", "about": "milk", "key": "k", "fact_type": "Procedure", "min_confidence": 0.5, "limit": 1000}`, ada)
 		require.Equal(t, remember.Search{Text: "tea  milk", Key: "k", Scopes: []remember.Scope{everybody, user}, Kinds: []string{"procedure"}, MinConfidence: 0.5, Limit: 50,
 			Run: "run_1", Node: "n", User: "ada"}, *k.search)
+	})
+	t.Run("Agent/IsThatOfTheNode", func(t *testing.T) {
+		t.Parallel()
+		for name, c := range map[string]struct {
+			args, passed string
+			agent        string
+			limit        int
+		}{
+			"All":     {`{"agent": "agent/x", "about": "tea"}`, `{}`, "agent/x", 100},
+			"Few":     {`{"agent": "agent/x", "limit": 2}`, `{}`, "agent/x", 2},
+			"Bounded": {`{"agent": "agent/x", "limit": 1000}`, `{}`, "agent/x", 100},
+			"Passed":  {`{}`, `{"agent": "agent/x"}`, "", 10},
+		} {
+			k := &kept{}
+			actortest.Value(t, spec(t, k, "memory_read"), c.args, ada, func(s *workgraph.Start) {
+				s.Own = maps.Clone(s.Named) // what a result passes on is not the node's own
+				require.NoError(t, json.Unmarshal([]byte(c.passed), &s.Named), name)
+			})
+			require.Equal(t, []any{c.agent, c.limit, []remember.Scope{everybody, user}}, []any{k.search.Agent, k.search.Limit, k.search.Scopes}, name)
+		}
 	})
 	t.Run("Answer/HasTextsAndValues", func(t *testing.T) {
 		t.Parallel()

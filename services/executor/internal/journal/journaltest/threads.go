@@ -28,7 +28,6 @@ func threadCases(t *testing.T, d Driver) {
 	t.Run("Said", func(t *testing.T) { saidCases(t, d) })
 	t.Run("Sweep", func(t *testing.T) { threadSweepCases(t, d) })
 	t.Run("Room", func(t *testing.T) { threadRoomCases(t, d) })
-	t.Run("Facts", func(t *testing.T) { factCases(t, d) })
 	t.Run("Turns", func(t *testing.T) { turnCases(t, d) })
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/page"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
@@ -25,7 +24,6 @@ type Journal struct {
 	journal.OutcomeCache
 	journal.ToolLists
 	thread.Turns
-	fact.Store
 
 	rows journal.Journal
 	s    *Offload
@@ -38,7 +36,7 @@ var _ journal.Journal = Journal{}
 
 // Around returns j as its readers should see it. What is written to it must have been packed.
 func (s *Offload) Around(j journal.Journal) Journal {
-	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Retention: j, remotes: j, OutcomeCache: j, ToolLists: j, Turns: j, Store: j, rows: j, s: s}
+	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Retention: j, remotes: j, OutcomeCache: j, ToolLists: j, Turns: j, rows: j, s: s}
 }
 
 // What thread.Store says. Only items have values that are packed.

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
@@ -151,7 +150,7 @@ func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units 
 	var b pgx.Batch
 	b.Queue("BEGIN")
 	queueFence(&b, owner)
-	if names := locks(requests, keys, a.learners); len(names) > 0 {
+	if names := locks(requests, keys); len(names) > 0 {
 		b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", names)
 	}
 	queueThreads(&b, a, &g.Threads)
@@ -198,7 +197,7 @@ func split(ks []journal.Key) (namespaces, names []string) {
 }
 
 // locks are the advisory locks of names, sorted so that no two commits wait for each other in a circle.
-func locks(requests []journal.RequestKey, keys []journal.Key, learners []journal.Learner) []int64 {
+func locks(requests []journal.RequestKey, keys []journal.Key) []int64 {
 	hash := func(parts ...string) int64 {
 		h := fnv.New64a()
 		for _, s := range parts {
@@ -213,9 +212,6 @@ func locks(requests []journal.RequestKey, keys []journal.Key, learners []journal
 	}
 	for _, k := range keys {
 		ls = append(ls, hash("epigraph/business-key", k.Namespace, k.Name))
-	}
-	for _, k := range learners {
-		ls = append(ls, hash("epigraph/facts", k.Namespace, k.Agent, k.User))
 	}
 	slices.Sort(ls)
 	return slices.Compact(ls)
@@ -334,9 +330,6 @@ func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.Si
 	}
 	if len(a.Freed) > 0 {
 		s.sql.queueFreed(b, a.Freed)
-	}
-	for _, l := range a.Learners {
-		b.Queue(sqlstore.TrimFacts, l.Namespace, l.Agent, l.User, fact.MaxFacts, fact.MaxBytes)
 	}
 	for _, k := range a.Keeps {
 		b.Queue(sqlstore.KeepOutcomeWith, k.Namespace, k.Key, k.Outcome, k.Until, k.RunID, k.Seq)

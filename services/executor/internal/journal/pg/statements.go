@@ -164,7 +164,6 @@ type statements struct {
 	threadAgents statement[agentRow]
 	// threadUsage adds to what the threads of namespaces take.
 	threadUsage statement[sqlstore.UsageRow]
-	facts       statement[sqlstore.FactRow]
 }
 
 func newStatements() statements {
@@ -223,12 +222,6 @@ func newStatements() statements {
 	s.threadUsage = newStatement("tu", "w", "w.by_run", sqlstore.UsageColumns(), func(from, only string, _ int) string {
 		return `INSERT INTO thread_usage (namespace, shard, threads, bytes) SELECT namespace, shard, sum(threads), sum(bytes) FROM ` + from + only +
 			` GROUP BY namespace, shard ORDER BY namespace` + sqlstore.AddedUsage
-	})
-	facts := sqlstore.FactColumns()
-	s.facts = newStatement("fa", "f", "f.by_run", facts, func(from, only string, _ int) string {
-		names := facts.Names("by_run", "place")
-		return "INSERT INTO facts (" + names + ") SELECT DISTINCT ON (namespace, fact_id) " + names + " FROM " + from + only +
-			" ORDER BY namespace, fact_id, place DESC" + sqlstore.FactLearnedAgain
 	})
 	s.fenced = map[string]string{}
 	for _, text := range []string{s.events.one, s.events.many} {
@@ -482,7 +475,6 @@ func (s *statements) children(b *builder, owner journal.Owner, units []runBatch)
 	var newThreads []sqlstore.NewThreadRow
 	var threadItems []sqlstore.ThreadItemRow
 	var threadAgents []agentRow
-	var facts []sqlstore.FactRow
 	for _, u := range units {
 		for i := range u.Events {
 			events = append(events, sqlstore.EventRow{Namespace: u.Namespace, Event: &u.Events[i]})
@@ -518,9 +510,6 @@ func (s *statements) children(b *builder, owner journal.Owner, units []runBatch)
 		for _, a := range u.ThreadAgents {
 			threadAgents = append(threadAgents, agentRow{u.RunID, a})
 		}
-		for i := range u.Facts {
-			facts = append(facts, sqlstore.FactRow{Batch: u, Place: int64(len(facts)), Fact: &u.Facts[i]})
-		}
 	}
 	put(b, s.events, events)
 	put(b, s.outbox, out)
@@ -534,7 +523,6 @@ func (s *statements) children(b *builder, owner journal.Owner, units []runBatch)
 	put(b, s.newThreads, newThreads)
 	put(b, s.threadItems, threadItems)
 	put(b, s.threadAgents, threadAgents)
-	put(b, s.facts, facts)
 	put(b, s.threadUsage, usageOf(owner, units))
 }
 

@@ -17,15 +17,12 @@ type asked struct {
 	threadKeys []journal.Key
 	// appending are the namespaces whose usage of threads is asked for.
 	appending []string
-	// learners are whose facts are written: two commits would each remove what the other one needs.
-	learners []journal.Learner
 }
 
 func ask(units []*journal.RunBatch) (a asked) {
 	a.requests, a.keys = journal.Needs(units)
 	a.items, a.threadKeys = journal.Looks(units)
 	a.appending = journal.Appending(units)
-	a.learners = journal.Learners(units)
 	return a
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -82,21 +81,8 @@ func (t txn) threads(ctx context.Context, u *journal.RunBatch) error {
 			return err
 		}
 	}
-	for i := range u.Facts {
-		if _, err := put(ctx, t, t.w.fact, sqlstore.FactRow{Batch: u, Fact: &u.Facts[i]}); err != nil {
-			return err
-		}
-	}
 	if u.ThreadUsage != (thread.Usage{}) {
 		if _, err := put(ctx, t, t.w.usage, sqlstore.UsageRow{Batch: u}); err != nil {
-			return err
-		}
-	}
-	if len(u.Facts) == 0 {
-		return nil
-	}
-	for _, l := range journal.Learners([]*journal.RunBatch{u}) {
-		if _, err := t.exec(ctx, t.w.trimFacts, l.Namespace, l.Agent, l.User, fact.MaxFacts, fact.MaxBytes); err != nil {
 			return err
 		}
 	}

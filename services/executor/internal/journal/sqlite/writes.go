@@ -69,7 +69,6 @@ type writes struct {
 	blob       insert[sqlstore.BlobRow]
 	thread     insert[*thread.Thread]
 	threadItem insert[sqlstore.ThreadItemRow]
-	fact       insert[sqlstore.FactRow]
 	usage      insert[sqlstore.UsageRow]
 	events     sqlstore.Columns[sqlstore.EventRow]
 	// insertEvents inserts so many events: see eventChunks.
@@ -78,8 +77,8 @@ type writes struct {
 	// the outcome.
 	status, outcome                    sqlstore.Columns[*journal.RunBatch]
 	appendSame, appendState, outcomeOf string
-	// keepOutcome is sqlstore.KeepOutcomeWith, trimFacts is sqlstore.TrimFacts, and freed is freedSQL.
-	keepOutcome, trimFacts, freed string
+	// keepOutcome is sqlstore.KeepOutcomeWith, and freed is freedSQL.
+	keepOutcome, freed string
 }
 
 // apart are the columns of a status that indexes name. SQLite rewrites every index that names a column
@@ -103,14 +102,12 @@ func newWrites() *writes {
 		blob:       insertInto(`blob_refs`, sqlstore.BlobColumns()[1:], ` ON CONFLICT DO NOTHING`),
 		thread:     insertInto(`threads`, sqlstore.ThreadColumns(), ``),
 		threadItem: insertInto(`thread_items`, sqlstore.ThreadItemColumns()[1:], ``),
-		fact:       insertInto(`facts`, sqlstore.FactColumns()[2:], sqlstore.FactLearnedAgain),
 		usage:      insertInto(`thread_usage`, sqlstore.UsageColumns()[1:], sqlstore.AddedUsage),
 		events:     sqlstore.EventColumns(), insertEvents: map[int]string{},
 		status: sqlstore.StatusColumns(), outcome: sqlstore.OutcomeColumns(sqlstore.PlainResult),
 	}
 	w.freed = freedSQL()
 	w.keepOutcome = strings.ReplaceAll(sqlstore.KeepOutcomeWith, "$", "?")
-	w.trimFacts = strings.ReplaceAll(sqlstore.TrimFacts, "$", "?")
 	for _, n := range eventChunks() {
 		w.insertEvents[n] = `INSERT INTO events (` + w.events.Names() + `) VALUES ` + tuples(n, len(w.events))
 	}

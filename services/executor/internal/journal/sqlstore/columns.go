@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
@@ -76,13 +75,6 @@ type (
 	ThreadItemRow struct {
 		Batch *journal.RunBatch
 		*thread.ItemOf
-	}
-	// FactRow is a fact that a batch writes. Of two in a commit that are the same fact the one with the
-	// higher place stands.
-	FactRow struct {
-		Batch *journal.RunBatch
-		Place int64
-		*fact.Fact
 	}
 	// BlobRow is a blob that a run refers to.
 	BlobRow struct {
@@ -332,23 +324,6 @@ func ThreadItemColumns() Columns[ThreadItemRow] {
 		Col("weight", "bigint", func(i ThreadItemRow) int64 { return i.Weight }),
 		Col("brief", "bytea", func(i ThreadItemRow) []byte { return null(i.Brief) }),
 		Col("body", "bytea", func(i ThreadItemRow) []byte { return null(i.Body) }),
-	}
-}
-
-// FactColumns are those of a fact that a batch writes. The first two are no columns of the table.
-func FactColumns() Columns[FactRow] {
-	return Columns[FactRow]{
-		Col("by_run", "text", func(f FactRow) string { return f.Batch.RunID }),
-		Col("place", "bigint", func(f FactRow) int64 { return f.Place }),
-		Col("namespace", "text", func(f FactRow) string { return f.Batch.Namespace }),
-		Col("fact_id", "text", func(f FactRow) string { return f.ID }),
-		Col("time", "timestamptz", func(f FactRow) *time.Time { return instant(f.Time) }),
-		Col("agent", "text", func(f FactRow) string { return f.Agent }),
-		Col("user_id", "text", func(f FactRow) string { return f.User }),
-		Col("name", "text", func(f FactRow) string { return f.Name }),
-		Col("thread_id", "text", func(f FactRow) string { return f.Thread }),
-		Col("run_id", "text", func(f FactRow) string { return f.Run }),
-		Col("content", "bytea", func(f FactRow) []byte { return []byte(f.Content) }),
 	}
 }
 

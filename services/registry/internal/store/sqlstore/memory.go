@@ -73,6 +73,11 @@ func (t tx) Memories(ctx context.Context, q store.MemoryQuery) (store.Found[memo
 	if q.UserID != "" {
 		l.fit(func(column, param string) string { return column + ` = ` + param }, "t.user_id", q.UserID)
 	}
+	if q.Agent != "" {
+		from, end := learnedBy(q.Agent)
+		l.fit(func(column, param string) string { return column + ` >= ` + param }, "t.key", from)
+		l.fit(func(column, param string) string { return column + ` < ` + param }, "t.key", end)
+	}
 	return l.rows(ctx, t)
 }
 
@@ -88,6 +93,9 @@ type candidates struct {
 // FindMemories implements store.Reader. Ids of entries ascend with the time of their first write, in
 // one process strictly and among several by their clocks.
 func (t tx) FindMemories(ctx context.Context, q memory.Query, wanted []string, now time.Time) ([]memory.Hit, error) {
+	if q.Agent != "" {
+		return t.findLearned(ctx, q, wanted, now)
+	}
 	c := candidates{weights: map[string]words.Weights{}, places: map[string]string{}, cut: map[string][]string{}}
 	for _, s := range q.Scopes {
 		if err := t.findIn(ctx, &q, s.Place(), wanted, &c); err != nil {

@@ -95,7 +95,7 @@ const (
 	ThreadItemKind_THREAD_ITEM_KIND_MESSAGE ThreadItemKind = 1
 	// A state of an agent: one round of its work.
 	ThreadItemKind_THREAD_ITEM_KIND_STATE ThreadItemKind = 2
-	// Something that an agent keeps as a fact.
+	// Something that an agent has learned.
 	ThreadItemKind_THREAD_ITEM_KIND_LEARNING ThreadItemKind = 3
 	// A summary of the items before it, up to a sequence.
 	ThreadItemKind_THREAD_ITEM_KIND_SUMMARY ThreadItemKind = 4

@@ -64,7 +64,7 @@ type ThreadServiceClient interface {
 	ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error)
 	// ListStates lists the states of the agents that worked on a thread, newest first.
 	ListStates(ctx context.Context, in *ListStatesRequest, opts ...grpc.CallOption) (*ListStatesResponse, error)
-	// ListLearnings lists what agents kept as facts on a thread, newest first.
+	// ListLearnings lists what agents have learned on a thread, newest first.
 	ListLearnings(ctx context.Context, in *ListLearningsRequest, opts ...grpc.CallOption) (*ListLearningsResponse, error)
 	// ListSummaries lists what agents were told in place of the older items of a thread, newest first.
 	ListSummaries(ctx context.Context, in *ListSummariesRequest, opts ...grpc.CallOption) (*ListSummariesResponse, error)
@@ -253,7 +253,7 @@ type ThreadServiceServer interface {
 	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
 	// ListStates lists the states of the agents that worked on a thread, newest first.
 	ListStates(context.Context, *ListStatesRequest) (*ListStatesResponse, error)
-	// ListLearnings lists what agents kept as facts on a thread, newest first.
+	// ListLearnings lists what agents have learned on a thread, newest first.
 	ListLearnings(context.Context, *ListLearningsRequest) (*ListLearningsResponse, error)
 	// ListSummaries lists what agents were told in place of the older items of a thread, newest first.
 	ListSummaries(context.Context, *ListSummariesRequest) (*ListSummariesResponse, error)

@@ -926,7 +926,9 @@ type SearchMemoryRequest struct {
 	// The user of the run that reads, for the record. It does not change what is read: scopes do.
 	UserId string `protobuf:"bytes,10,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// The vector of the query: entries with a vector of the same model are found by their meaning, too.
-	Embedding     *MemoryEmbedding `protobuf:"bytes,11,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	Embedding *MemoryEmbedding `protobuf:"bytes,11,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	// Entries that this agent has learned, such as "agent/NAME".
+	Agent         string `protobuf:"bytes,12,opt,name=agent,proto3" json:"agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1036,6 +1038,13 @@ func (x *SearchMemoryRequest) GetEmbedding() *MemoryEmbedding {
 		return x.Embedding
 	}
 	return nil
+}
+
+func (x *SearchMemoryRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
 }
 
 // MemoryMatch is an entry that was found.
@@ -1217,7 +1226,9 @@ type ListMemoryRequest struct {
 	// Entries of one of these kinds.
 	Kinds []MemoryKind `protobuf:"varint,4,rep,packed,name=kinds,proto3,enum=epigraph.registry.v1.MemoryKind" json:"kinds,omitempty"`
 	// Entries that runs and epics of this user wrote.
-	UserId        string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// Entries that this agent has learned, such as "agent/NAME".
+	Agent         string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1283,6 +1294,13 @@ func (x *ListMemoryRequest) GetKinds() []MemoryKind {
 func (x *ListMemoryRequest) GetUserId() string {
 	if x != nil {
 		return x.UserId
+	}
+	return ""
+}
+
+func (x *ListMemoryRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
 	}
 	return ""
 }
@@ -1397,13 +1415,9 @@ func (x *DeleteMemoryRequest) GetEtag() string {
 	return ""
 }
 
-// ExportMemoryRequest pages through all entries.
+// ExportMemoryRequest asks for all entries.
 type ExportMemoryRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many at most; 0 means 50, more than 1000 means 1000.
-	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where to go on: next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1438,75 +1452,6 @@ func (*ExportMemoryRequest) Descriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *ExportMemoryRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ExportMemoryRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// ExportMemoryResponse is a page of entries.
-type ExportMemoryResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The entries. Each can be given to WriteMemory as it is.
-	Memories []*Memory `protobuf:"bytes,1,rep,name=memories,proto3" json:"memories,omitempty"`
-	// Where the next page begins; empty on the last one.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExportMemoryResponse) Reset() {
-	*x = ExportMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExportMemoryResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExportMemoryResponse) ProtoMessage() {}
-
-func (x *ExportMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExportMemoryResponse.ProtoReflect.Descriptor instead.
-func (*ExportMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *ExportMemoryResponse) GetMemories() []*Memory {
-	if x != nil {
-		return x.Memories
-	}
-	return nil
-}
-
-func (x *ExportMemoryResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
 // ForgetMemoryRequest says what is forgotten: exactly one field is set.
 type ForgetMemoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1523,7 +1468,7 @@ type ForgetMemoryRequest struct {
 
 func (x *ForgetMemoryRequest) Reset() {
 	*x = ForgetMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1480,7 @@ func (x *ForgetMemoryRequest) String() string {
 func (*ForgetMemoryRequest) ProtoMessage() {}
 
 func (x *ForgetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1493,7 @@ func (x *ForgetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*ForgetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ForgetMemoryRequest) GetScope() *MemoryScope {
@@ -1585,7 +1530,7 @@ type ForgetMemoryResponse struct {
 
 func (x *ForgetMemoryResponse) Reset() {
 	*x = ForgetMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1542,7 @@ func (x *ForgetMemoryResponse) String() string {
 func (*ForgetMemoryResponse) ProtoMessage() {}
 
 func (x *ForgetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1555,7 @@ func (x *ForgetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*ForgetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ForgetMemoryResponse) GetForgotten() int64 {
@@ -1658,7 +1603,7 @@ type MemoryRead struct {
 
 func (x *MemoryRead) Reset() {
 	*x = MemoryRead{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1615,7 @@ func (x *MemoryRead) String() string {
 func (*MemoryRead) ProtoMessage() {}
 
 func (x *MemoryRead) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1628,7 @@ func (x *MemoryRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryRead.ProtoReflect.Descriptor instead.
 func (*MemoryRead) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MemoryRead) GetId() string {
@@ -1776,7 +1721,7 @@ type ListMemoryReadsRequest struct {
 
 func (x *ListMemoryReadsRequest) Reset() {
 	*x = ListMemoryReadsRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1733,7 @@ func (x *ListMemoryReadsRequest) String() string {
 func (*ListMemoryReadsRequest) ProtoMessage() {}
 
 func (x *ListMemoryReadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1746,7 @@ func (x *ListMemoryReadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryReadsRequest.ProtoReflect.Descriptor instead.
 func (*ListMemoryReadsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListMemoryReadsRequest) GetPageSize() int32 {
@@ -1831,7 +1776,7 @@ type ListMemoryReadsResponse struct {
 
 func (x *ListMemoryReadsResponse) Reset() {
 	*x = ListMemoryReadsResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1788,7 @@ func (x *ListMemoryReadsResponse) String() string {
 func (*ListMemoryReadsResponse) ProtoMessage() {}
 
 func (x *ListMemoryReadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +1801,7 @@ func (x *ListMemoryReadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryReadsResponse.ProtoReflect.Descriptor instead.
 func (*ListMemoryReadsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListMemoryReadsResponse) GetReads() []*MemoryRead {
@@ -1937,7 +1882,7 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\tembedding\x18\x03 \x01(\v2%.epigraph.registry.v1.MemoryEmbeddingB\x06\xbaH\x03\xc8\x01\x01R\tembedding\"f\n" +
 	"\x13WriteMemoryResponse\x124\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryR\x06memory\x12\x19\n" +
-	"\bgave_way\x18\x02 \x03(\tR\agaveWay\"\x8a\x04\n" +
+	"\bgave_way\x18\x02 \x03(\tR\agaveWay\"\xaa\x04\n" +
 	"\x13SearchMemoryRequest\x12\x1e\n" +
 	"\x05query\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x05query\x12C\n" +
 	"\x06scopes\x18\x02 \x03(\v2!.epigraph.registry.v1.MemoryScopeB\b\xbaH\x05\x92\x01\x02\x10\bR\x06scopes\x12\x1a\n" +
@@ -1950,7 +1895,8 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\anode_id\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06nodeId\x12!\n" +
 	"\auser_id\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\x12C\n" +
-	"\tembedding\x18\v \x01(\v2%.epigraph.registry.v1.MemoryEmbeddingR\tembedding\"\x8f\x01\n" +
+	"\tembedding\x18\v \x01(\v2%.epigraph.registry.v1.MemoryEmbeddingR\tembedding\x12\x1e\n" +
+	"\x05agent\x18\f \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05agent\"\x8f\x01\n" +
 	"\vMemoryMatch\x124\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryR\x06memory\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x03R\x05score\x12\x14\n" +
@@ -1961,27 +1907,22 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x14SearchMemoryResponse\x12;\n" +
 	"\amatches\x18\x01 \x03(\v2!.epigraph.registry.v1.MemoryMatchR\amatches\":\n" +
 	"\x10GetMemoryRequest\x12&\n" +
-	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\"\xf7\x01\n" +
+	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\"\x97\x02\n" +
 	"\x11ListMemoryRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x127\n" +
 	"\x05scope\x18\x03 \x01(\v2!.epigraph.registry.v1.MemoryScopeR\x05scope\x12@\n" +
 	"\x05kinds\x18\x04 \x03(\x0e2 .epigraph.registry.v1.MemoryKindB\b\xbaH\x05\x92\x01\x02\x10\bR\x05kinds\x12!\n" +
-	"\auser_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\"v\n" +
+	"\auser_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\x12\x1e\n" +
+	"\x05agent\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05agent\"v\n" +
 	"\x12ListMemoryResponse\x128\n" +
 	"\bmemories\x18\x01 \x03(\v2\x1c.epigraph.registry.v1.MemoryR\bmemories\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"[\n" +
 	"\x13DeleteMemoryRequest\x12&\n" +
 	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"[\n" +
-	"\x13ExportMemoryRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
-	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"x\n" +
-	"\x14ExportMemoryResponse\x128\n" +
-	"\bmemories\x18\x01 \x03(\v2\x1c.epigraph.registry.v1.MemoryR\bmemories\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x91\x01\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x15\n" +
+	"\x13ExportMemoryRequest\"\x91\x01\n" +
 	"\x13ForgetMemoryRequest\x127\n" +
 	"\x05scope\x18\x01 \x01(\v2!.epigraph.registry.v1.MemoryScopeR\x05scope\x12!\n" +
 	"\auser_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06userId\x12\x1e\n" +
@@ -2030,7 +1971,7 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x14MEMORY_ORIGIN_CLIENT\x10\x01\x12\x15\n" +
 	"\x11MEMORY_ORIGIN_RUN\x10\x02\x12\x16\n" +
 	"\x12MEMORY_ORIGIN_EPIC\x10\x03\x12\x17\n" +
-	"\x13MEMORY_ORIGIN_AGENT\x10\x042\xc0\t\n" +
+	"\x13MEMORY_ORIGIN_AGENT\x10\x042\xb3\t\n" +
 	"\rMemoryService\x12y\n" +
 	"\vWriteMemory\x12(.epigraph.registry.v1.WriteMemoryRequest\x1a).epigraph.registry.v1.WriteMemoryResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
 	"/v1/memory\x12\x83\x01\n" +
@@ -2039,8 +1980,8 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\n" +
 	"ListMemory\x12'.epigraph.registry.v1.ListMemoryRequest\x1a(.epigraph.registry.v1.ListMemoryResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/memory\x12q\n" +
-	"\fDeleteMemory\x12).epigraph.registry.v1.DeleteMemoryRequest\x1a\x16.google.protobuf.Empty\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1/memory/{memory_id}\x12\x80\x01\n" +
-	"\fExportMemory\x12).epigraph.registry.v1.ExportMemoryRequest\x1a*.epigraph.registry.v1.ExportMemoryResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/memory:export\x12\x83\x01\n" +
+	"\fDeleteMemory\x12).epigraph.registry.v1.DeleteMemoryRequest\x1a\x16.google.protobuf.Empty\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1/memory/{memory_id}\x12t\n" +
+	"\fExportMemory\x12).epigraph.registry.v1.ExportMemoryRequest\x1a\x1c.epigraph.registry.v1.Memory\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/memory:export0\x01\x12\x83\x01\n" +
 	"\fForgetMemory\x12).epigraph.registry.v1.ForgetMemoryRequest\x1a*.epigraph.registry.v1.ForgetMemoryResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/memory:forget\x12n\n" +
 	"\x0fLeaseUnembedded\x12,.epigraph.registry.v1.LeaseUnembeddedRequest\x1a-.epigraph.registry.v1.LeaseUnembeddedResponse\x12O\n" +
 	"\vEmbedMemory\x12(.epigraph.registry.v1.EmbedMemoryRequest\x1a\x16.google.protobuf.Empty\x12\x88\x01\n" +
@@ -2060,7 +2001,7 @@ func file_epigraph_registry_v1_memory_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_memory_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_memory_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_epigraph_registry_v1_memory_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(MemoryLevel)(0),                // 0: epigraph.registry.v1.MemoryLevel
 	(MemoryKind)(0),                 // 1: epigraph.registry.v1.MemoryKind
@@ -2082,28 +2023,27 @@ var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(*ListMemoryResponse)(nil),      // 17: epigraph.registry.v1.ListMemoryResponse
 	(*DeleteMemoryRequest)(nil),     // 18: epigraph.registry.v1.DeleteMemoryRequest
 	(*ExportMemoryRequest)(nil),     // 19: epigraph.registry.v1.ExportMemoryRequest
-	(*ExportMemoryResponse)(nil),    // 20: epigraph.registry.v1.ExportMemoryResponse
-	(*ForgetMemoryRequest)(nil),     // 21: epigraph.registry.v1.ForgetMemoryRequest
-	(*ForgetMemoryResponse)(nil),    // 22: epigraph.registry.v1.ForgetMemoryResponse
-	(*MemoryRead)(nil),              // 23: epigraph.registry.v1.MemoryRead
-	(*ListMemoryReadsRequest)(nil),  // 24: epigraph.registry.v1.ListMemoryReadsRequest
-	(*ListMemoryReadsResponse)(nil), // 25: epigraph.registry.v1.ListMemoryReadsResponse
-	(*v1.Payload)(nil),              // 26: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil),   // 27: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 28: google.protobuf.Duration
-	(*emptypb.Empty)(nil),           // 29: google.protobuf.Empty
+	(*ForgetMemoryRequest)(nil),     // 20: epigraph.registry.v1.ForgetMemoryRequest
+	(*ForgetMemoryResponse)(nil),    // 21: epigraph.registry.v1.ForgetMemoryResponse
+	(*MemoryRead)(nil),              // 22: epigraph.registry.v1.MemoryRead
+	(*ListMemoryReadsRequest)(nil),  // 23: epigraph.registry.v1.ListMemoryReadsRequest
+	(*ListMemoryReadsResponse)(nil), // 24: epigraph.registry.v1.ListMemoryReadsResponse
+	(*v1.Payload)(nil),              // 25: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 27: google.protobuf.Duration
+	(*emptypb.Empty)(nil),           // 28: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_memory_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.MemoryScope.level:type_name -> epigraph.registry.v1.MemoryLevel
 	3,  // 1: epigraph.registry.v1.Memory.scope:type_name -> epigraph.registry.v1.MemoryScope
 	1,  // 2: epigraph.registry.v1.Memory.kind:type_name -> epigraph.registry.v1.MemoryKind
-	26, // 3: epigraph.registry.v1.Memory.value:type_name -> epigraph.graph.v1.Payload
+	25, // 3: epigraph.registry.v1.Memory.value:type_name -> epigraph.graph.v1.Payload
 	2,  // 4: epigraph.registry.v1.Memory.origin:type_name -> epigraph.registry.v1.MemoryOrigin
-	27, // 5: epigraph.registry.v1.Memory.expire_time:type_name -> google.protobuf.Timestamp
-	27, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
-	27, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
+	26, // 5: epigraph.registry.v1.Memory.expire_time:type_name -> google.protobuf.Timestamp
+	26, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
+	26, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 8: epigraph.registry.v1.WriteMemoryRequest.memory:type_name -> epigraph.registry.v1.Memory
-	28, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
+	27, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
 	6,  // 10: epigraph.registry.v1.WriteMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
 	9,  // 11: epigraph.registry.v1.LeaseUnembeddedResponse.memories:type_name -> epigraph.registry.v1.UnembeddedMemory
 	6,  // 12: epigraph.registry.v1.EmbedMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
@@ -2116,35 +2056,34 @@ var file_epigraph_registry_v1_memory_proto_depIdxs = []int32{
 	3,  // 19: epigraph.registry.v1.ListMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
 	1,  // 20: epigraph.registry.v1.ListMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
 	4,  // 21: epigraph.registry.v1.ListMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	4,  // 22: epigraph.registry.v1.ExportMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	3,  // 23: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
-	27, // 24: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
-	23, // 25: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
-	5,  // 26: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
-	12, // 27: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
-	15, // 28: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
-	16, // 29: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
-	18, // 30: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
-	19, // 31: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
-	21, // 32: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
-	7,  // 33: epigraph.registry.v1.MemoryService.LeaseUnembedded:input_type -> epigraph.registry.v1.LeaseUnembeddedRequest
-	10, // 34: epigraph.registry.v1.MemoryService.EmbedMemory:input_type -> epigraph.registry.v1.EmbedMemoryRequest
-	24, // 35: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
-	11, // 36: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
-	14, // 37: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
-	4,  // 38: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
-	17, // 39: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
-	29, // 40: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
-	20, // 41: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.ExportMemoryResponse
-	22, // 42: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
-	8,  // 43: epigraph.registry.v1.MemoryService.LeaseUnembedded:output_type -> epigraph.registry.v1.LeaseUnembeddedResponse
-	29, // 44: epigraph.registry.v1.MemoryService.EmbedMemory:output_type -> google.protobuf.Empty
-	25, // 45: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
-	36, // [36:46] is the sub-list for method output_type
-	26, // [26:36] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	3,  // 22: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
+	26, // 23: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
+	22, // 24: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
+	5,  // 25: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
+	12, // 26: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
+	15, // 27: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
+	16, // 28: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
+	18, // 29: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
+	19, // 30: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
+	20, // 31: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
+	7,  // 32: epigraph.registry.v1.MemoryService.LeaseUnembedded:input_type -> epigraph.registry.v1.LeaseUnembeddedRequest
+	10, // 33: epigraph.registry.v1.MemoryService.EmbedMemory:input_type -> epigraph.registry.v1.EmbedMemoryRequest
+	23, // 34: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
+	11, // 35: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
+	14, // 36: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
+	4,  // 37: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
+	17, // 38: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
+	28, // 39: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
+	4,  // 40: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.Memory
+	21, // 41: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
+	8,  // 42: epigraph.registry.v1.MemoryService.LeaseUnembedded:output_type -> epigraph.registry.v1.LeaseUnembeddedResponse
+	28, // 43: epigraph.registry.v1.MemoryService.EmbedMemory:output_type -> google.protobuf.Empty
+	24, // 44: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
+	35, // [35:45] is the sub-list for method output_type
+	25, // [25:35] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_memory_proto_init() }
@@ -2159,7 +2098,7 @@ func file_epigraph_registry_v1_memory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_memory_proto_rawDesc), len(file_epigraph_registry_v1_memory_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   23,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -51,8 +51,9 @@ type MemoryServiceClient interface {
 	ListMemory(ctx context.Context, in *ListMemoryRequest, opts ...grpc.CallOption) (*ListMemoryResponse, error)
 	// DeleteMemory removes an entry.
 	DeleteMemory(ctx context.Context, in *DeleteMemoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ExportMemory pages through all that the namespace remembers, the oldest first, and records who has read.
-	ExportMemory(ctx context.Context, in *ExportMemoryRequest, opts ...grpc.CallOption) (*ExportMemoryResponse, error)
+	// ExportMemory streams all that the namespace remembers, the oldest first, and records who has read. Over REST
+	// each entry is a line of JSON.
+	ExportMemory(ctx context.Context, in *ExportMemoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Memory], error)
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(ctx context.Context, in *ForgetMemoryRequest, opts ...grpc.CallOption) (*ForgetMemoryResponse, error)
@@ -124,15 +125,24 @@ func (c *memoryServiceClient) DeleteMemory(ctx context.Context, in *DeleteMemory
 	return out, nil
 }
 
-func (c *memoryServiceClient) ExportMemory(ctx context.Context, in *ExportMemoryRequest, opts ...grpc.CallOption) (*ExportMemoryResponse, error) {
+func (c *memoryServiceClient) ExportMemory(ctx context.Context, in *ExportMemoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Memory], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ExportMemoryResponse)
-	err := c.cc.Invoke(ctx, MemoryService_ExportMemory_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &MemoryService_ServiceDesc.Streams[0], MemoryService_ExportMemory_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[ExportMemoryRequest, Memory]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MemoryService_ExportMemoryClient = grpc.ServerStreamingClient[Memory]
 
 func (c *memoryServiceClient) ForgetMemory(ctx context.Context, in *ForgetMemoryRequest, opts ...grpc.CallOption) (*ForgetMemoryResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -191,8 +201,9 @@ type MemoryServiceServer interface {
 	ListMemory(context.Context, *ListMemoryRequest) (*ListMemoryResponse, error)
 	// DeleteMemory removes an entry.
 	DeleteMemory(context.Context, *DeleteMemoryRequest) (*emptypb.Empty, error)
-	// ExportMemory pages through all that the namespace remembers, the oldest first, and records who has read.
-	ExportMemory(context.Context, *ExportMemoryRequest) (*ExportMemoryResponse, error)
+	// ExportMemory streams all that the namespace remembers, the oldest first, and records who has read. Over REST
+	// each entry is a line of JSON.
+	ExportMemory(*ExportMemoryRequest, grpc.ServerStreamingServer[Memory]) error
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(context.Context, *ForgetMemoryRequest) (*ForgetMemoryResponse, error)
@@ -229,8 +240,8 @@ func (UnimplementedMemoryServiceServer) ListMemory(context.Context, *ListMemoryR
 func (UnimplementedMemoryServiceServer) DeleteMemory(context.Context, *DeleteMemoryRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteMemory not implemented")
 }
-func (UnimplementedMemoryServiceServer) ExportMemory(context.Context, *ExportMemoryRequest) (*ExportMemoryResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ExportMemory not implemented")
+func (UnimplementedMemoryServiceServer) ExportMemory(*ExportMemoryRequest, grpc.ServerStreamingServer[Memory]) error {
+	return status.Error(codes.Unimplemented, "method ExportMemory not implemented")
 }
 func (UnimplementedMemoryServiceServer) ForgetMemory(context.Context, *ForgetMemoryRequest) (*ForgetMemoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForgetMemory not implemented")
@@ -355,23 +366,16 @@ func _MemoryService_DeleteMemory_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
-func _MemoryService_ExportMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ExportMemoryRequest)
-	if err := dec(in); err != nil {
-		return nil, err
+func _MemoryService_ExportMemory_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportMemoryRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
 	}
-	if interceptor == nil {
-		return srv.(MemoryServiceServer).ExportMemory(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: MemoryService_ExportMemory_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(MemoryServiceServer).ExportMemory(ctx, req.(*ExportMemoryRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+	return srv.(MemoryServiceServer).ExportMemory(m, &grpc.GenericServerStream[ExportMemoryRequest, Memory]{ServerStream: stream})
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MemoryService_ExportMemoryServer = grpc.ServerStreamingServer[Memory]
 
 func _MemoryService_ForgetMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForgetMemoryRequest)
@@ -473,10 +477,6 @@ var MemoryService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _MemoryService_DeleteMemory_Handler,
 		},
 		{
-			MethodName: "ExportMemory",
-			Handler:    _MemoryService_ExportMemory_Handler,
-		},
-		{
 			MethodName: "ForgetMemory",
 			Handler:    _MemoryService_ForgetMemory_Handler,
 		},
@@ -493,6 +493,12 @@ var MemoryService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _MemoryService_ListMemoryReads_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "ExportMemory",
+			Handler:       _MemoryService_ExportMemory_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "epigraph/registry/v1/memory.proto",
 }

@@ -1,0 +1,43 @@
+// Package learned names what agents have learned in the memory. The executor keeps entries under these keys,
+// and the registry finds those of one agent by them. It must not know either.
+package learned
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Prefix begins the keys of all learnings.
+const Prefix = "learned:"
+
+// maxPart bounds the agent and the name in a key, in bytes. A key has 256 bytes at most.
+const maxPart = 120
+
+// Of begins the keys of the learnings of an agent, and of no other one.
+func Of(agent string) string { return Prefix + part(agent) + ":" }
+
+// Key is the key of a learning. It has no control characters, and 256 bytes at most.
+func Key(agent, name string) string { return Of(agent) + part(name) }
+
+// part is a text without colons and control characters. One that is too long ends with its digest.
+func part(s string) string {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(s, "�") {
+		if r == '%' || r == ':' || unicode.IsControl(r) {
+			b.WriteString("%" + strings.ToUpper(strconv.FormatInt(0x100+int64(r), 16)[1:]))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	if b.Len() <= maxPart {
+		return b.String()
+	}
+	sum := sha256.Sum256([]byte(s))
+	digest := "~" + hex.EncodeToString(sum[:8])
+	return errs.Clip(b.String(), maxPart-len("…")-len(digest)) + digest
+}
