@@ -1,10 +1,12 @@
 // What the build adds to the bundle: the hash of the sources that it was built from, which a Go test compares,
-// and the licenses of the packages that are in it.
+// and the licenses of the packages that are in it. All files but the hash are left in gzip, as they are sent.
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, realpathSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
+import { gzipSync } from "node:zlib";
 import type { Plugin } from "vite";
 
+const hashName = "sources.txt";
 const generated = "src/api/schema.d.ts";
 
 /** hashSources is computed by services/gateway/internal/console/console_test.go likewise. */
@@ -50,15 +52,27 @@ function licenses(modules: Iterable<string>): string {
 
 export function provenance(root: string): Plugin {
   const modules = new Set<string>();
+  let out = "";
   return {
     name: "provenance",
     apply: "build",
+    configResolved(config) {
+      out = join(root, config.build.outDir);
+    },
     generateBundle(_, bundle) {
       for (const chunk of Object.values(bundle)) {
         if (chunk.type === "chunk") for (const id of chunk.moduleIds) modules.add(id);
       }
       this.emitFile({ type: "asset", fileName: "licenses.txt", source: licenses(modules) });
-      this.emitFile({ type: "asset", fileName: "sources.txt", source: `${hashSources(root)}\n` });
+      this.emitFile({ type: "asset", fileName: hashName, source: `${hashSources(root)}\n` });
+    },
+    closeBundle() {
+      for (const entry of readdirSync(out, { recursive: true, withFileTypes: true })) {
+        if (!entry.isFile() || entry.name === hashName) continue;
+        const file = join(entry.parentPath, entry.name);
+        writeFileSync(`${file}.gz`, gzipSync(readFileSync(file), { level: 9 }));
+        rmSync(file);
+      }
     },
   };
 }

@@ -10,6 +10,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -40,11 +41,12 @@ type Pages struct {
 
 // file is one file of the bundle.
 type file struct {
-	raw  []byte
 	kind string
 	etag string
-	// compressed is raw in gzip, or nil where that saves nothing. It is made when somebody asks.
-	compressed func() []byte
+	// compressed is the file in gzip, as the build has left it.
+	compressed []byte
+	// raw is the file itself. It is made when somebody asks who does not read gzip.
+	raw func() ([]byte, error)
 }
 
 // New reads the bundle that is embedded.
@@ -58,11 +60,15 @@ func New() (*Pages, error) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		raw, err := fs.ReadFile(root, name)
+		name, isGzip := strings.CutSuffix(name, ".gz")
+		if !isGzip {
+			return nil // the hash of the sources, which is for tests
+		}
+		compressed, err := fs.ReadFile(root, name+".gz")
 		if err != nil {
 			return err
 		}
-		p.files[name] = newFile(name, raw)
+		p.files[name] = newFile(name, compressed)
 		return nil
 	})
 	if err == nil && p.files[indexName] == nil {
@@ -74,21 +80,18 @@ func New() (*Pages, error) {
 	return p, nil
 }
 
-func newFile(name string, raw []byte) *file {
-	sum := sha256.Sum256(raw)
-	f := &file{raw: raw, kind: kindOf(name), etag: `"` + hex.EncodeToString(sum[:12]) + `"`}
-	f.compressed = sync.OnceValue(func() []byte {
-		var out bytes.Buffer
-		w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-		if err != nil {
-			return nil
-		}
-		if _, err := w.Write(raw); err != nil || w.Close() != nil || out.Len() >= len(raw) {
-			return nil
-		}
-		return out.Bytes()
-	})
-	return f
+func newFile(name string, compressed []byte) *file {
+	sum := sha256.Sum256(compressed)
+	return &file{
+		kind: kindOf(name), etag: hex.EncodeToString(sum[:12]), compressed: compressed,
+		raw: sync.OnceValues(func() ([]byte, error) {
+			r, err := gzip.NewReader(bytes.NewReader(compressed))
+			if err != nil {
+				return nil, err
+			}
+			return io.ReadAll(r)
+		}),
+	}
 }
 
 // kindOf is the media type of a file. The tables of the machine are asked last: they differ.
@@ -147,20 +150,24 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		h.Set("Cache-Control", "no-cache")
 	}
-	body, etag := f.raw, f.etag
-	if acceptsGzip(r.Header.Get("Accept-Encoding")) {
-		if z := f.compressed(); z != nil {
-			body, etag = z, strings.TrimSuffix(f.etag, `"`)+`.gz"`
-			h.Set("Content-Encoding", "gzip")
+	body, etag := f.compressed, `"`+f.etag+`.gz"`
+	zipped := acceptsGzip(r.Header.Get("Accept-Encoding"))
+	if !zipped {
+		var err error
+		if body, err = f.raw(); err != nil {
+			panic(fmt.Errorf("read %s of the console: %w", name, err)) // the bundle of the binary is damaged
 		}
+		etag = `"` + f.etag + `"`
 	}
 	h.Set("ETag", etag)
 	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
 		if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag == etag || tag == "*" {
-			h.Del("Content-Encoding")
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
+	}
+	if zipped {
+		h.Set("Content-Encoding", "gzip")
 	}
 	h.Set("Content-Type", f.kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
