@@ -220,6 +220,15 @@ func (e *Expr) EvalLazy(ctx context.Context, vars func(name string) (json.RawMes
 	return celJSON(v)
 }
 
+// EvalEvent is Eval for a condition over an event that nobody pays for: it may cost eventCostLimit.
+func (e *Expr) EvalEvent(ctx context.Context, event json.RawMessage) (json.RawMessage, error) {
+	v, err := e.eval(newMeter(ctx, eventCostLimit), rawVars(func(name string) (json.RawMessage, bool) { return event, name == "event" }))
+	if err != nil {
+		return nil, err
+	}
+	return celJSON(v)
+}
+
 // Missing reports whether an evaluation failed because it used a key, an index or a variable that does not
 // exist.
 func Missing(err error) bool { return errors.Is(err, errMissing) }

@@ -19,6 +19,10 @@ import (
 // bytes.
 const exprCostLimit = 1_000_000
 
+// eventCostLimit bounds one evaluation over an event. Each event of a namespace is held against a hundred
+// conditions.
+const eventCostLimit = exprCostLimit / 10
+
 // compileCostLimit bounds the preparation of the constants of one expression, such as patterns and times.
 const compileCostLimit = 200_000
 

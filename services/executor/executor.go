@@ -25,6 +25,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/providers"
@@ -335,6 +336,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
+	}
+	if d.Computing == nil { // runs and the conditions of triggers have the same
+		d.Computing = turns.NewComputing(host.Processors())
 	}
 	// Every loop here logs its failures; while the database does not answer they are the same for all.
 	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)

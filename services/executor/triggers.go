@@ -49,7 +49,7 @@ func (s *Service) assembleStarters(cfg Config, d Deps, st stores) (err error) {
 	if s.schedules, err = schedule.New(st.schedules, clock, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
 		return fmt.Errorf("make controller of schedules: %w", err)
 	}
-	deps := trigger.Deps{Store: st.triggers, Runs: rpc.Triggered{Server: s.server}, Schedules: clockwork{s.schedules}, Logger: s.log, Meters: d.Telemetry.MeterProvider}
+	deps := trigger.Deps{Store: st.triggers, Runs: rpc.Triggered{Server: s.server}, Schedules: clockwork{s.schedules}, Computing: d.Computing, Logger: s.log, Meters: d.Telemetry.MeterProvider}
 	if st.catalog != nil {
 		deps.Catalog = rpc.TriggerCatalog{Catalog: st.catalog}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/places"
 	"github.com/epigraph-run/epigraph/workflow"
@@ -112,6 +113,7 @@ type Controller struct {
 	log       *slog.Logger
 	ended     metric.Int64Counter
 	places    *places.Places
+	computing *turns.Turns
 }
 
 // Deps are the collaborators of a controller.
@@ -123,18 +125,28 @@ type Deps struct {
 	// Feed is the registry's; nil means that there is none, so that no event trigger can be activated.
 	Feed      Feed
 	Schedules Schedules
+	// Computing are the turns in which conditions are evaluated; nil means that they wait for none.
+	Computing *turns.Turns
 	Logger    *slog.Logger
 	Meters    metric.MeterProvider
 }
 
 // New returns a controller.
 func New(cfg Config, d Deps) (*Controller, error) {
-	c := &Controller{store: d.Store, runs: d.Runs, catalog: d.Catalog, feed: d.Feed, schedules: d.Schedules, cfg: cfg, log: d.Logger,
+	c := &Controller{store: d.Store, runs: d.Runs, catalog: d.Catalog, feed: d.Feed, schedules: d.Schedules, cfg: cfg, log: d.Logger, computing: d.Computing,
 		places: places.New(places.Config{Total: Places, Each: maxBusy, MinPause: minWait, MaxPause: maxWait})}
 	var err error
 	c.ended, err = d.Meters.Meter("github.com/epigraph-run/epigraph/services/executor/internal/trigger").
 		Int64Counter("epigraph.trigger.deliveries", metric.WithDescription("deliveries of triggers that have ended, by kind of the trigger and what became of them"))
 	return c, err
+}
+
+// compute waits for a turn of a namespace to compute.
+func (c *Controller) compute(ctx context.Context, namespace string) (leave func(), err error) {
+	if c.computing == nil {
+		return func() {}, nil
+	}
+	return c.computing.Enter(ctx, namespace)
 }
 
 // Run handles deliveries whose job was lost, and deletes old ones, until ctx ends.

@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -38,8 +39,6 @@ const (
 	lookPause = time.Second
 	// heardBatch is how many events are heard at once, between two writes of the cursor.
 	heardBatch = 100
-	// conditionTime bounds one condition, beside its cost.
-	conditionTime = 100 * time.Millisecond
 	// minFeedPause and maxFeedPause bound the pause after a failure.
 	minFeedPause, maxFeedPause = 250 * time.Millisecond, 10 * time.Second
 )
@@ -192,10 +191,11 @@ type listening struct {
 	taken      map[string]*bucket
 }
 
-// condition is the compiled condition of a trigger.
+// condition is the condition of a trigger: compiled, or why it cannot be.
 type condition struct {
-	text string
-	expr *workgraph.Expr
+	text  string
+	expr  *workgraph.Expr
+	fault error
 }
 
 // once watches the feed from the cursor on until something fails. moved says that it got further.
@@ -285,9 +285,9 @@ func (n *listening) forget(list []Trigger) {
 
 // tell tells a trigger of an event, if its condition holds and it takes another one.
 func (n *listening) tell(ctx context.Context, t *Trigger, h *Heard) error {
-	holds, fault := n.holds(ctx, t, h)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	holds, fault, err := n.holds(ctx, t, h)
+	if err != nil {
+		return err
 	}
 	if fault == nil && !holds {
 		return nil
@@ -311,7 +311,7 @@ func (n *listening) tell(ctx context.Context, t *Trigger, h *Heard) error {
 		}
 		e.Depth = max(e.Depth, depth+1)
 	}
-	err := n.receive(ctx, e)
+	err = n.receive(ctx, e)
 	if !errs.Is(err, errs.InvalidArgument) {
 		return err
 	}
@@ -342,31 +342,48 @@ func (n *listening) receive(ctx context.Context, e Event) error {
 }
 
 // holds evaluates the condition of a trigger. A condition that uses what the event does not have is false.
-func (n *listening) holds(ctx context.Context, t *Trigger, h *Heard) (bool, error) {
+// fault is what is wrong with the condition itself, each time; with err, such as an interruption, nothing is
+// known yet. The bound is the cost alone: a bound of time would refuse events for the load of the machine.
+func (n *listening) holds(ctx context.Context, t *Trigger, h *Heard) (holds bool, fault, err error) {
 	if t.Spec.When == "" {
-		return true, nil
+		return true, nil, nil
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, conditionTime, fmt.Errorf("it takes longer than %s", conditionTime))
-	defer stop()
-	c := n.conditions[t.ID]
-	if c.text != t.Spec.When {
-		expr, err := workgraph.CompileEventExpr(ctx, t.Spec.When)
-		if err != nil {
-			return false, err
-		}
-		c = condition{t.Spec.When, expr}
-		n.conditions[t.ID] = c
+	leave, err := n.c.compute(ctx, n.namespace)
+	if err != nil {
+		return false, nil, err
 	}
-	v, err := c.expr.Eval(ctx, map[string]json.RawMessage{"event": h.Body})
+	defer leave()
+	c, err := n.condition(ctx, t)
+	if err != nil || c.fault != nil {
+		return false, c.fault, err
+	}
+	v, err := c.expr.EvalEvent(ctx, h.Body)
 	switch {
 	case workgraph.Missing(err):
-		return false, nil
+		return false, nil, nil
+	case errors.Is(err, workgraph.ErrInterrupted):
+		return false, nil, err
 	case err != nil:
-		return false, err
+		return false, err, nil
 	case string(v) != "true" && string(v) != "false":
-		return false, fmt.Errorf("its value is neither true nor false: %s", errs.Clip(string(v), 100))
+		return false, fmt.Errorf("its value is neither true nor false: %s", errs.Clip(string(v), 100)), nil
 	}
-	return string(v) == "true", nil
+	return string(v) == "true", nil, nil
+}
+
+// condition compiles the condition of a trigger, once for each text of it. forget drops those of triggers that
+// are not active, so that there are no more than MaxEventTriggers.
+func (n *listening) condition(ctx context.Context, t *Trigger) (condition, error) {
+	if c, known := n.conditions[t.ID]; known && c.text == t.Spec.When {
+		return c, nil
+	}
+	expr, err := workgraph.CompileEventExpr(ctx, t.Spec.When)
+	if errors.Is(err, workgraph.ErrInterrupted) {
+		return condition{}, err
+	}
+	c := condition{text: t.Spec.When, expr: expr, fault: err}
+	n.conditions[t.ID] = c
+	return c, nil
 }
 
 // lost goes on after the registry has refused the cursor, and tells all triggers. If the events behind it are

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,11 +54,11 @@ func (s silence) Recv() (*executorv1.RunEvent, error) {
 }
 
 // dials serves connections of the namespace that a request names.
-func dials(t *testing.T) (dial func(namespace string) *websocket.Conn) {
+func dials(t *testing.T, executor executorv1.ExecutorServiceClient) (dial func(namespace string) *websocket.Conn) {
 	t.Helper()
 	stop := make(chan struct{})
 	s := socket.New(socket.Options{
-		Executor: silent{}, Budget: inflight.New(0), Encode: func(m proto.Message) ([]byte, error) { return protojson.Marshal(m) },
+		Executor: executor, Budget: inflight.New(0), Encode: func(m proto.Message) ([]byte, error) { return protojson.Marshal(m) },
 		Describe:   func(err error) proto.Message { return &errorsv1.Error{Reason: errs.ReasonOf(err)} },
 		FromStatus: func(err error) error { return err }, Log: slog.New(slog.DiscardHandler),
 		WriteTimeout: 10 * time.Second, Idle: time.Minute, Pong: time.Minute,
@@ -85,7 +87,7 @@ func dials(t *testing.T) (dial func(namespace string) *websocket.Conn) {
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	const most, each = 1000, 100
-	dial := dials(t)
+	dial := dials(t, silent{})
 	// ask subscribes to a run and returns the type of the answer, or the reason of the error.
 	ask := func(c *websocket.Conn, run string) string {
 		t.Helper()
@@ -117,4 +119,65 @@ func TestRuns(t *testing.T) {
 	require.Equal(t, "subscribed", ask(dial("b"), "run_more"), "another namespace has its own")
 	require.NoError(t, first.CloseNow())
 	testkit.Eventually(t, func() bool { return ask(more, "run_more") == "subscribed" }, "who goes makes room")
+}
+
+// crowded is an executor with a run that has come to event 5. It has no room for a watch from before that
+// at first.
+type crowded struct {
+	executorv1.ExecutorServiceClient
+
+	refused atomic.Bool
+}
+
+func (c *crowded) WatchRun(ctx context.Context, req *executorv1.WatchRunRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[executorv1.RunEvent], error) {
+	if req.GetAfterSeq() == 5 {
+		return silence{ctx: ctx}, nil
+	}
+	if !c.refused.Swap(true) {
+		return nil, errs.New(errs.ResourceExhausted, "TOO_MANY_WATCHES", "there is no room")
+	}
+	return &rest{silence: silence{ctx: ctx}, at: req.GetAfterSeq()}, nil
+}
+
+// rest are the events of such a run behind one of them.
+type rest struct {
+	silence
+
+	at int64
+}
+
+func (r *rest) Recv() (*executorv1.RunEvent, error) {
+	if r.at == 5 {
+		return r.silence.Recv()
+	}
+	r.at++
+	return &executorv1.RunEvent{RunId: "r", Seq: r.at, Event: &executorv1.RunEvent_RunPaused{RunPaused: &executorv1.RunPaused{}}}, nil
+}
+
+func TestFollowedRunWaitsForRoomToReadWhatItMissed(t *testing.T) {
+	t.Parallel()
+	executor := &crowded{}
+	dial := dials(t, executor)
+	next := func(c *websocket.Conn) (m struct{ Type, Cursor string }) {
+		t.Helper()
+		_, data, err := c.Read(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(data, &m))
+		return m
+	}
+	from := func(cursor int) *websocket.Conn {
+		t.Helper()
+		c := dial("a")
+		require.NoError(t, c.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, `{"type":"subscribe","channel":"run:r","from":"%d"}`, cursor)))
+		require.Equal(t, "subscribed", next(c).Type)
+		return c
+	}
+	from(5)
+	late := from(1)
+	for seq := 2; seq <= 5; seq++ {
+		m := next(late)
+		require.Equal(t, "run_paused", m.Type)
+		require.Equal(t, strconv.Itoa(seq), m.Cursor)
+	}
+	require.True(t, executor.refused.Load())
 }

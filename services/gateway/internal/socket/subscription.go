@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/sleep"
 )
 
@@ -114,6 +115,8 @@ func (s *subscription) follow(at position, known bool) {
 		case err == nil:
 			pause, known = firstPause, true
 			continue
+		case errs.ReasonOf(err) == reasonTooManyWatches:
+			// The hub has a watch: what is missed can be read as soon as there is room for one more.
 		case final(err):
 			s.fail(err)
 			return

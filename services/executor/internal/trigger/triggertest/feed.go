@@ -3,6 +3,7 @@ package triggertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 	"github.com/epigraph-run/epigraph/workflow"
@@ -98,6 +100,8 @@ type hearing struct {
 	*bench
 	tape *tape
 	cfg  trigger.Config
+	// computing are the turns of conditions.
+	computing *turns.Turns
 }
 
 func event(id string, kinds ...string) workflow.Trigger {
@@ -125,7 +129,7 @@ func (b *hearing) on(t *testing.T) {
 
 func (b *hearing) controller(t *testing.T, s trigger.Store) *trigger.Controller {
 	t.Helper()
-	c, err := trigger.New(b.cfg, trigger.Deps{Store: s, Runs: b.runs, Catalog: b.shelf, Feed: b.tape, Schedules: b.shelf, Logger: slog.New(slog.DiscardHandler), Meters: noop.NewMeterProvider()})
+	c, err := trigger.New(b.cfg, trigger.Deps{Store: s, Runs: b.runs, Catalog: b.shelf, Feed: b.tape, Schedules: b.shelf, Computing: b.computing, Logger: slog.New(slog.DiscardHandler), Meters: noop.NewMeterProvider()})
 	require.NoError(t, err)
 	return c
 }
@@ -244,6 +248,26 @@ func (d Driver) feed(t *testing.T) {
 			require.Equal(t, tt.want, b.told(t, "e"))
 		})
 	}
+	t.Run("ConditionWaitsForATurnToComputeAndIsNotRefusedForIt", func(t *testing.T) {
+		x := event("e", "task_updated")
+		x.When = `event.kind == "task_updated"`
+		b := d.hearing(t, 0, x)
+		b.computing = turns.Within(turns.Bounds{Key: 1, Waiting: 1})
+		leave, err := b.computing.Enter(t.Context(), "n")
+		require.NoError(t, err)
+		b.tape.add("task_updated", "ep_1", "")
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		b.follow(t, b.Store, func() bool { // the condition waits when there is no room to wait beside it
+			_, err := b.computing.Enter(over, "n")
+			return errors.Is(err, turns.ErrFull)
+		})
+		require.Zero(t, b.cursor(t), "an executor that stops meanwhile leaves the event to the next one")
+		require.Empty(t, b.told(t, "e"))
+		leave()
+		b.heardAll(t)
+		require.Equal(t, []string{"1 RECEIVED"}, b.told(t, "e"))
+	})
 	t.Run("WhatHappensWhileItIsOffIsNotHeard", func(t *testing.T) {
 		b := d.hearing(t, 0, event("e", "task_updated"))
 		b.tape.add("task_updated", "ep_1", "")
