@@ -24,7 +24,8 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// memoryWorld is a registry with keys: ada may run, root administers, eve administers another namespace, and the services have a token.
+// memoryWorld is a registry with keys: ada may run, root administers, eve administers another
+// namespace, and the services have a token.
 type memoryWorld struct {
 	ada, root, eve, service registryv1.MemoryServiceClient
 	epics                   registryv1.RegistryServiceClient

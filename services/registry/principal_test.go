@@ -72,7 +72,7 @@ func TestPrincipal(t *testing.T) {
 			const service = "epigraph.registry.v1.RegistryService/"
 			// nil stands for methods that read, or that only services may call.
 			table := map[string]func(t *testing.T) string{
-				"GetEpic": nil, "ListEpics": nil, "SearchEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ReportUsage": nil, "ListPrices": nil, "ListEvents": nil, "WatchEvents": nil,
+				"GetEpic": nil, "ForecastEpic": nil, "ListEpics": nil, "SearchEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ReportUsage": nil, "ListPrices": nil, "ListEvents": nil, "WatchEvents": nil,
 				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseOrders": nil, "AcknowledgeOrders": nil,
 				"GetBudget": nil, "ReserveUsage": nil, "ReleaseUsage": nil,
 

@@ -63,8 +63,9 @@ var figures = map[string][]figure{
 
 	"watches of runs at one executor, channels of [the live door](live.md#bounds) and requests that [wait](rest.md#answers-at-once) among them": {words("64", "a default of the configuration")},
 
-	"watches of the feed at one replica":             {words("1,000", "a field of accounting.DefaultBounds")},
-	"events of the feed that are kept":               {words("1,000,000", "a default of the configuration"), words("1 GiB", "a default of the configuration")},
+	"watches of the feed at one replica":                      {words("1,000", "a field of accounting.DefaultBounds")},
+	"events of the feed that are kept":                        {words("1,000,000", "a default of the configuration"), words("1 GiB", "a default of the configuration")},
+	"entries of the [memory](memory.md#limits) in all scopes": {words("1,000,000", "a default of the configuration"), words("1 GiB", "a default of the configuration")},
 	"schedules":                                      {{"1,000", "services/executor/internal/schedule.DefaultMax"}},
 	"threads, ephemeral ones among them":             {{"1,000,000", "services/executor/internal/thread.DefaultMaxThreads"}},
 	"items and messages of all its threads together": {{"16 GiB", "services/executor/internal/thread.DefaultMaxBytes"}},

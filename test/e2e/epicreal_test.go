@@ -72,8 +72,8 @@ func realTree(t *testing.T, workflow string, budget int) (document, id string, e
 	return string(text), best.ID, len(best.Edges)
 }
 
-// TestFiftyRealTasks runs an epic of fifty tasks of a recorded project, six at once, under a budget that stops
-// it once and is raised. `make epic` prints it.
+// TestFiftyRealTasks runs an epic of fifty tasks of a recorded project, six at once, under a budget
+// that stops it once and is raised. `make epic` prints it.
 func TestFiftyRealTasks(t *testing.T) {
 	t.Parallel()
 	const budget = stopAfter * (callInput + callOutput)

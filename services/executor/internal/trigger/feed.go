@@ -371,8 +371,8 @@ func (n *listening) holds(ctx context.Context, t *Trigger, h *Heard) (holds bool
 	return string(v) == "true", nil, nil
 }
 
-// condition compiles the condition of a trigger, once for each text of it. forget drops those of triggers that
-// are not active, so that there are no more than MaxEventTriggers.
+// condition compiles the condition of a trigger, once for each text of it. forget drops those of
+// triggers that are not active, so that there are no more than MaxEventTriggers.
 func (n *listening) condition(ctx context.Context, t *Trigger) (condition, error) {
 	if c, known := n.conditions[t.ID]; known && c.text == t.Spec.When {
 		return c, nil

@@ -62,7 +62,8 @@ type Ledger interface {
 	Price(ctx context.Context, namespace string, calls []Call) ([]*int64, error)
 	// Book books the calls under id, each once, however often it is called.
 	Book(ctx context.Context, namespace, id string, calls []Call) ([]*int64, error)
-	// Reserve asks for what the nth call under id may use at most, before it is made. refusal says whose cap leaves no room; it is empty if the call may be made.
+	// Reserve asks for what the nth call under id may use at most, before it is made. refusal says
+	// whose cap leaves no room; it is empty if the call may be made.
 	Reserve(ctx context.Context, namespace, id string, n int, most Call) (refusal string, err error)
 	// Release gives back what is still reserved for the first so many calls under id. Booking a call settles
 	// what was reserved for it.
@@ -505,8 +506,8 @@ func (w *writing) calls() []Call {
 }
 
 // book books the calls, whether or not somebody still waits for the plan, and then gives back what is
-// still reserved: calls that were not made. If they are not booked, it stays reserved, and is booked as an estimate after its
-// lease.
+// still reserved: calls that were not made. If they are not booked, it stays reserved, and is booked as
+// an estimate after its lease.
 func (w *writing) book(ctx context.Context) {
 	calls := w.calls()
 	if w.a.ledger == nil || len(calls)+w.reserved == 0 {
@@ -517,7 +518,7 @@ func (w *writing) book(ctx context.Context) {
 	var costs []*int64
 	if len(calls) > 0 {
 		var err error
-		if costs, err = w.a.ledger.Book(ctx, w.job.namespace, w.id, calls); err != nil { // the report says that nothing is booked
+		if costs, err = w.a.ledger.Book(ctx, w.job.namespace, w.id, calls); err != nil { // as the report says
 			w.a.log.WarnContext(ctx, "calls of a model that wrote a plan are not booked", "namespace", w.job.namespace, "calls", len(calls), "error", err)
 			return
 		}

@@ -51,8 +51,8 @@ type Hit struct {
 	Entry Entry
 	// Weights are those of the words of the query that it has.
 	Weights words.Weights
-	// Similarity is the cosine of the angle between its vector and that of the query; 0 if it was not found by
-	// its meaning.
+	// Similarity is the cosine of the angle between its vector and that of the query; 0 if it was not
+	// found by its meaning.
 	Similarity float64
 	// Score ranks it among those of one query; greater is better.
 	Score int64

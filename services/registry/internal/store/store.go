@@ -73,8 +73,8 @@ type Store interface {
 	// bounds allow: at most limit in one transaction. Namespaces have turns until nothing is left, or each
 	// has had 20.
 	SweepMemory(ctx context.Context, b MemoryBounds, now time.Time, limit int) (entries, reads int64, err error)
-	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model. Until the lease ends,
-	// after hold, nobody else gets them.
+	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model. Until the
+	// lease ends, after hold, nobody else gets them.
 	LeaseUnembedded(ctx context.Context, model string, limit int, hold time.Duration) ([]memory.Entry, error)
 	// FeedChanges returns a channel that has a value when the feed of a namespace may have new events, until
 	// stop. Those that another process writes are told while Follow runs, and soon. Some may not be told:
@@ -452,7 +452,8 @@ type ReportQuery struct {
 // page token, so the place does not name one.
 type ReportPlace struct{ NanoUSD, Skip int64 }
 
-// Narrow reports whether the query is not answered from sums of days, but from entries or sums of runs or nodes.
+// Narrow reports whether the query is not answered from sums of days, but from entries or sums of runs
+// or nodes.
 func (q ReportQuery) Narrow() bool {
 	return q.TaskID != "" || q.RunID != "" || slices.ContainsFunc(q.By, func(k usage.ReportKey) bool {
 		return k == usage.ByTask || k == usage.ByRun || k == usage.ByNode

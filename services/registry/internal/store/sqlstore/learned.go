@@ -12,7 +12,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/words"
 )
 
-// maxLearnedPairs bounds how many pairs of an entry and a word a search of what an agent has learned looks up.
+// maxLearnedPairs bounds how many pairs of an entry and a word a search of what an agent has learned
+// looks up.
 const maxLearnedPairs = 4 * memory.MaxFound
 
 // learnedBy are the keys of what an agent has learned: from one on, and before another.
