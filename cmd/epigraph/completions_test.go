@@ -165,7 +165,7 @@ func TestCompletions(t *testing.T) {
 		"Tools":    {"tools", `[{"type": "function", "function": {"name": "f"}}]`, "unsupported_parameter"},
 		"Schema":   {"response_format", `{"type": "json_object"}`, "unsupported_parameter"},
 		"Several":  {"n", "2", "unsupported_parameter"},
-		"Unknown":  {"colour", `"red"`, "unsupported_parameter"},
+		"Unknown":  {"shade", `"red"`, "unsupported_parameter"},
 		"NoUser":   {"messages", `[{"role": "assistant", "content": "hi"}]`, "invalid_request_error"},
 		"Nothing":  {"messages", `[]`, "invalid_request_error"},
 		"Pictures": {"messages", `[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]`, "unsupported_parameter"},

@@ -165,7 +165,7 @@ func runOfFeed(r *registryv1.RunChanged) *feedRun {
 // spelled is a status as events say it: with one l, as the API and the outcomes of runs do. Only the tools of
 // agents have the other spelling, which models know from elsewhere.
 func spelled(status string) string {
-	if status == epics.Cancelled {
+	if status == epics.CanceledWord {
 		return "canceled"
 	}
 	return status

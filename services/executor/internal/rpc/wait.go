@@ -57,7 +57,7 @@ func (s *Server) await(ctx context.Context, r *executorv1.Run, wait time.Duratio
 	defer cancel()
 	err := s.engine.Feed().Watch(inner, feed.WatchRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: r.GetId(), After: r.GetLastSeq(), Descendants: true, DurableOnly: true, Stop: grpckit.Draining(ctx),
-	}, &waiter{ctx: inner, s: s, runID: r.GetId()})
+	}, &waiter{runID: r.GetId(), run: func() (*executorv1.Run, error) { return s.run(inner, r.GetId()) }})
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -69,9 +69,9 @@ func (s *Server) await(ctx context.Context, r *executorv1.Run, wait time.Duratio
 
 // waiter ends the watch of a run as soon as it ends or asks something.
 type waiter struct {
-	ctx   context.Context
-	s     *Server
 	runID string
+	// run reads the run as it stands.
+	run func() (*executorv1.Run, error)
 }
 
 // Event implements feed.Watcher.
@@ -86,7 +86,7 @@ func (w *waiter) Event(ev feed.Event) error {
 		return nil
 	}
 	// Interrupts of the past are answered already.
-	r, err := w.s.run(w.ctx, w.runID)
+	r, err := w.run()
 	if err == nil && r.GetOpenInterrupts() > 0 {
 		err = errEnough
 	}

@@ -76,7 +76,6 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.Fail(w, r, err)
 		return
 	}
-	body = nil
 	t := &talk{Door: d, request: req, once: r.Header.Get(headerOnce)}
 	if err := t.begin(ctx, r.Header.Get(HeaderThread)); err != nil {
 		d.Fail(w, r, err)

@@ -91,12 +91,12 @@ type Registry interface {
 // States are the words for the states of an epic, and TaskStates those for the states of a task, in the order
 // of the numbers that the registry has for them, from 1.
 func States() []string {
-	return []string{"planning", "active", "paused", "completed", "failed", Cancelled}
+	return []string{"planning", "active", "paused", "completed", "failed", CanceledWord}
 }
 
 // TaskStates are the words for the states of a task.
 func TaskStates() []string {
-	return []string{"pending", "blocked", "running", "completed", "failed", Cancelled}
+	return []string{"pending", "blocked", "running", "completed", "failed", CanceledWord}
 }
 
 // Sources are the words for where the workflow of a task came from, in the order of their numbers.
@@ -107,8 +107,8 @@ func Policies() []string { return []string{"block", "skip", "fail"} }
 
 const running = "running"
 
-// Cancelled is the word of the tools for what the API calls canceled.
-const Cancelled = "cancelled" //nolint:misspell // as other platforms have it
+// CanceledWord is the word of the tools for what the API calls canceled.
+const CanceledWord = "cancelled"
 
 // Properties of the schemas.
 const (

@@ -189,7 +189,7 @@ func cancelTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 		return workgraph.Outcome{}, err
 	}
 	var f faults
-	t := Task{ID: f.id("task_id", a.TaskID, "tk_"), Status: Cancelled}
+	t := Task{ID: f.id("task_id", a.TaskID, "tk_"), Status: CanceledWord}
 	if reason := strings.TrimSpace(f.text("reason", &a.Reason, maxText)); reason != "" {
 		t.Note = "Cancelled: " + reason
 	}
@@ -209,6 +209,6 @@ func cancelTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 		return told(ctx, err)
 	}
 	// An earlier attempt may have canceled it already: then it had a run if one worked on it last.
-	ran := out.RunID != "" && (before.Status == "running" || before.Status == Cancelled)
+	ran := out.RunID != "" && (before.Status == "running" || before.Status == CanceledWord)
 	return paidBy(workgraph.Payer{EpicID: out.EpicID, TaskID: out.ID, Done: true}, map[string]any{"success": true, "task_id": out.ID, "execution_cancelled": ran})
 }

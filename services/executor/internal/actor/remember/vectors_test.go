@@ -158,7 +158,7 @@ func TestFill(t *testing.T) {
 			b.list = append(b.list, entry("a", "n", "x", "1"))
 		}
 		b.mu.Unlock()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble
 		synctest.Wait()
 		require.Len(t, b.set, 102, "it goes on while there is more")
 		stop()
