@@ -107,7 +107,7 @@ func (f *faults) list(name string, raw json.RawMessage, most, each int) []string
 // word is one of some words; "canceled" is "cancelled".
 func (f *faults) word(name, s string, words []string) string {
 	if s = strings.ToLower(strings.TrimSpace(s)); s == "canceled" {
-		s = Cancelled
+		s = CanceledWord
 	}
 	if s != "" && !slices.Contains(words, s) {
 		f.add("Invalid %s %q. Must be one of: %s", name, clip(s), strings.Join(slices.Sorted(slices.Values(words)), ", "))
