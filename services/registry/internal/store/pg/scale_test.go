@@ -84,6 +84,24 @@ func scaleFiller() (storetest.Filler, *filled) {
 			_, err := db.conn.Exec(t.Context(), stmt)
 			require.NoError(t, err)
 		},
+		Indexes: func(t testing.TB) []string {
+			t.Helper()
+			rows, err := db.conn.Query(t.Context(), `SELECT 'DROP INDEX ' || x.indexrelid::regclass, pg_get_indexdef(x.indexrelid) FROM pg_index x
+				JOIN pg_class c ON c.oid = x.indexrelid WHERE c.relnamespace = 'registry'::regnamespace AND NOT x.indisunique`)
+			require.NoError(t, err)
+			var drop, create []string
+			var one, other string
+			_, err = pgx.ForEachRow(rows, []any{&one, &other}, func() error {
+				drop, create = append(drop, one), append(create, other)
+				return nil
+			})
+			require.NoError(t, err)
+			for _, stmt := range drop {
+				_, err := db.conn.Exec(t.Context(), stmt)
+				require.NoError(t, err)
+			}
+			return create
+		},
 		Series: func(n int) string { return fmt.Sprintf(`generate_series(0, %d) AS s (n)`, n-1) },
 		Time: func(micros string) string {
 			return `timestamptz '2026-01-01T00:00:00Z' + (` + micros + `) * interval '1 microsecond'`
