@@ -86,7 +86,7 @@ func TestGate(t *testing.T) {
 		},
 		"RunAndWait": func(t *testing.T, task string) func() (string, error) {
 			return func() (string, error) {
-				return started(f.RunAndWait(t.Context(), &executorv1.StartRunRequest{Graph: say(), TaskId: task}))
+				return started(f.RunAndWait(t.Context(), &executorv1.RunAndWaitRequest{Start: &executorv1.StartRunRequest{Graph: say(), TaskId: task}}))
 			}
 		},
 		"SignalWithStart": func(t *testing.T, task string) func() (string, error) {

@@ -169,7 +169,7 @@ func largeCases() map[string]func(*largeWorld) {
 			w.whole(two)
 		},
 		"ExecutorService/RunAndWait": func(w *largeWorld) {
-			got, err := w.c.RunAndWait(w.t.Context(), w.request(say("last")))
+			got, err := w.c.RunAndWait(w.t.Context(), &executorv1.RunAndWaitRequest{Start: w.request(say("last"))})
 			require.NoError(w.t, err)
 			require.Equal(w.t, completed, got.GetState())
 			w.whole(got)

@@ -134,7 +134,7 @@ func principals(t *testing.T, r *replica) {
 
 		executors + "StartRun": func(t *testing.T) string { return readRun(t, asking(t).GetId()) },
 		executors + "RunAndWait": func(t *testing.T) string {
-			run, err := runs.RunAndWait(ctx, &executorv1.StartRunRequest{Graph: nodes(ask)})
+			run, err := runs.RunAndWait(ctx, &executorv1.RunAndWaitRequest{Start: &executorv1.StartRunRequest{Graph: nodes(ask)}})
 			require.NoError(t, err)
 			return readRun(t, run.GetId())
 		},

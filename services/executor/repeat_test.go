@@ -115,8 +115,8 @@ func TestRepeats(t *testing.T) {
 				},
 			},
 			"RunAndWait": {"": func(_ *testing.T, id string) (proto.Message, func()) {
-				req := &executorv1.StartRunRequest{Graph: nodes(waits), RequestId: id, Wait: durationpb.New(time.Millisecond)}
-				return req, func() { req.Labels = labels }
+				req := &executorv1.RunAndWaitRequest{Start: &executorv1.StartRunRequest{Graph: nodes(waits), RequestId: id, Wait: durationpb.New(time.Millisecond)}}
+				return req, func() { req.Start.Labels = labels }
 			}},
 			"SignalWithStart": {
 				"Starts": func(_ *testing.T, id string) (proto.Message, func()) {

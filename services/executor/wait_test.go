@@ -29,18 +29,18 @@ func TestAnswersAtOnce(t *testing.T) {
 		require.NotNil(t, run.GetResult())
 	})
 	t.Run("AFailedRunIsNoError", func(t *testing.T) {
-		run, err := f.RunAndWait(t.Context(), &executorv1.StartRunRequest{Graph: node("f", "fail", `{"reason": "NO"}`)})
+		run, err := f.RunAndWait(t.Context(), &executorv1.RunAndWaitRequest{Start: &executorv1.StartRunRequest{Graph: node("f", "fail", `{"reason": "NO"}`)}})
 		require.NoError(t, err)
 		require.Equal(t, executorv1.RunState_RUN_STATE_FAILED, run.GetState())
 	})
 	t.Run("AQuestion", func(t *testing.T) {
-		run, err := f.RunAndWait(t.Context(), &executorv1.StartRunRequest{Graph: nodes(ask), Wait: long})
+		run, err := f.RunAndWait(t.Context(), &executorv1.RunAndWaitRequest{Start: &executorv1.StartRunRequest{Graph: nodes(ask), Wait: long}})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, run.GetOpenInterrupts())
 	})
 	t.Run("AQuestionOfAChild", func(t *testing.T) {
 		child := `{"runs": [{"graph": {"nodes": [{"id": "ask", "actor": "human", "named": {"prompt": "Go on?"}}]}}]}`
-		run, err := f.RunAndWait(t.Context(), &executorv1.StartRunRequest{Graph: node("below", "spawn", child), Wait: long})
+		run, err := f.RunAndWait(t.Context(), &executorv1.RunAndWaitRequest{Start: &executorv1.StartRunRequest{Graph: node("below", "spawn", child), Wait: long}})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, run.GetOpenInterrupts())
 	})
@@ -52,7 +52,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	t.Run("TheCallersTimeIsShorter", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		run, err := f.RunAndWait(ctx, &executorv1.StartRunRequest{Graph: waits(), Wait: long})
+		run, err := f.RunAndWait(ctx, &executorv1.RunAndWaitRequest{Start: &executorv1.StartRunRequest{Graph: waits(), Wait: long}})
 		require.NoError(t, err)
 		require.NotEmpty(t, run.GetId())
 	})

@@ -37,7 +37,7 @@ func TestWebhookAddresses(t *testing.T) {
 		"RunAndWait": func(t *testing.T, url string) error {
 			req := start(url)
 			req.StartTime, req.Wait = later, durationpb.New(time.Millisecond)
-			_, err := f.RunAndWait(t.Context(), req)
+			_, err := f.RunAndWait(t.Context(), &executorv1.RunAndWaitRequest{Start: req})
 			return err
 		},
 		"SignalWithStart": func(t *testing.T, url string) error {

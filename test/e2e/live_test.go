@@ -163,8 +163,8 @@ const subscribersVariable = "EPIGRAPH_E2E_SUBSCRIBERS"
 const subscriberBytes, subscriberDelay = 40 << 10, 250 * time.Millisecond
 
 // TestLiveSubscribers has many subscribers of 100 epics at one gateway, which is a process of its own,
-// over loopback. It bounds what a subscriber costs the gateway and, where their number is asked for, how
-// long after the beginning of a write its event comes. 10,000 of them:
+// over loopback. Where their number is asked for, it bounds what a subscriber costs the gateway, and how long
+// after the beginning of a write its event comes. 10,000 of them:
 //
 //	EPIGRAPH_E2E_SUBSCRIBERS=10000 go test ./test/e2e -run TestLiveSubscribers -v -count=1
 func TestLiveSubscribers(t *testing.T) {
@@ -258,13 +258,11 @@ func TestLiveSubscribers(t *testing.T) {
 	each, p99 := (after-before)/int64(subscribers), all[len(all)*99/100]
 	t.Logf("%d subscribers of %d epics: %.1f KiB each at the gateway, delay p50 %v, p99 %v, max %v", subscribers, epics,
 		float64(each)/1024, all[len(all)/2], p99, all[len(all)-1])
-	if len(buildFlags) > 0 { // it multiplies what anything takes
+	if !asked { // what the process takes in any case is more than what few subscribers do
 		return
 	}
 	require.LessOrEqual(t, each, int64(subscriberBytes), "bytes of a subscriber at the gateway")
-	if asked { // the speed of a machine that does other things is no fault
-		require.LessOrEqual(t, p99, subscriberDelay, "the delay of 99 of 100 events")
-	}
+	require.LessOrEqual(t, p99, subscriberDelay, "the delay of 99 of 100 events")
 }
 
 // residentBytes is the memory of a process, garbage included.

@@ -19,12 +19,12 @@ const (
 )
 
 // RunAndWait implements the service.
-func (s *Server) RunAndWait(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
+func (s *Server) RunAndWait(ctx context.Context, req *executorv1.RunAndWaitRequest) (*executorv1.Run, error) {
 	wait := defaultWait
-	if req.GetWait() != nil {
-		wait = req.GetWait().AsDuration()
+	if w := req.GetStart().GetWait(); w != nil {
+		wait = w.AsDuration()
 	}
-	return s.startAndWait(ctx, req, wait)
+	return s.startAndWait(ctx, req.GetStart(), wait)
 }
 
 // startAndWait never fails once the run is there: a caller without a request_id would not know its id.

@@ -341,6 +341,52 @@ func (x *StartRunRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
+// RunAndWaitRequest holds a start.
+type RunAndWaitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The start. Its wait says how long the answer may wait; absent means a minute.
+	Start         *StartRunRequest `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunAndWaitRequest) Reset() {
+	*x = RunAndWaitRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunAndWaitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunAndWaitRequest) ProtoMessage() {}
+
+func (x *RunAndWaitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunAndWaitRequest.ProtoReflect.Descriptor instead.
+func (*RunAndWaitRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RunAndWaitRequest) GetStart() *StartRunRequest {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
 // ValidateGraphRequest carries a graph.
 type ValidateGraphRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -355,7 +401,7 @@ type ValidateGraphRequest struct {
 
 func (x *ValidateGraphRequest) Reset() {
 	*x = ValidateGraphRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -367,7 +413,7 @@ func (x *ValidateGraphRequest) String() string {
 func (*ValidateGraphRequest) ProtoMessage() {}
 
 func (x *ValidateGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -380,7 +426,7 @@ func (x *ValidateGraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateGraphRequest.ProtoReflect.Descriptor instead.
 func (*ValidateGraphRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ValidateGraphRequest) GetGraph() *v1.Graph {
@@ -410,7 +456,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +468,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +481,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunInput) GetArgs() []*v1.Payload {
@@ -470,7 +516,7 @@ type ValidateGraphResponse struct {
 
 func (x *ValidateGraphResponse) Reset() {
 	*x = ValidateGraphResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +528,7 @@ func (x *ValidateGraphResponse) String() string {
 func (*ValidateGraphResponse) ProtoMessage() {}
 
 func (x *ValidateGraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +541,7 @@ func (x *ValidateGraphResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateGraphResponse.ProtoReflect.Descriptor instead.
 func (*ValidateGraphResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ValidateGraphResponse) GetFaults() []*v1.Fault {
@@ -542,7 +588,7 @@ type NodeBehavior struct {
 
 func (x *NodeBehavior) Reset() {
 	*x = NodeBehavior{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -554,7 +600,7 @@ func (x *NodeBehavior) String() string {
 func (*NodeBehavior) ProtoMessage() {}
 
 func (x *NodeBehavior) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -567,7 +613,7 @@ func (x *NodeBehavior) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBehavior.ProtoReflect.Descriptor instead.
 func (*NodeBehavior) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeBehavior) GetNodeId() string {
@@ -604,7 +650,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +662,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +675,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -657,7 +703,7 @@ type GetRunGraphRequest struct {
 
 func (x *GetRunGraphRequest) Reset() {
 	*x = GetRunGraphRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +715,7 @@ func (x *GetRunGraphRequest) String() string {
 func (*GetRunGraphRequest) ProtoMessage() {}
 
 func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +728,7 @@ func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunGraphRequest.ProtoReflect.Descriptor instead.
 func (*GetRunGraphRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetRunGraphRequest) GetRunId() string {
@@ -707,7 +753,7 @@ type GetRunGraphResponse struct {
 
 func (x *GetRunGraphResponse) Reset() {
 	*x = GetRunGraphResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +765,7 @@ func (x *GetRunGraphResponse) String() string {
 func (*GetRunGraphResponse) ProtoMessage() {}
 
 func (x *GetRunGraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +778,7 @@ func (x *GetRunGraphResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunGraphResponse.ProtoReflect.Descriptor instead.
 func (*GetRunGraphResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetRunGraphResponse) GetGraph() *v1.Graph {
@@ -791,7 +837,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +849,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +862,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListRunsRequest) GetPageSize() int32 {
@@ -923,7 +969,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +981,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +994,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -982,7 +1028,7 @@ type ListVisitsRequest struct {
 
 func (x *ListVisitsRequest) Reset() {
 	*x = ListVisitsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1040,7 @@ func (x *ListVisitsRequest) String() string {
 func (*ListVisitsRequest) ProtoMessage() {}
 
 func (x *ListVisitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1053,7 @@ func (x *ListVisitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVisitsRequest.ProtoReflect.Descriptor instead.
 func (*ListVisitsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListVisitsRequest) GetRunId() string {
@@ -1051,7 +1097,7 @@ type ListVisitsResponse struct {
 
 func (x *ListVisitsResponse) Reset() {
 	*x = ListVisitsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1109,7 @@ func (x *ListVisitsResponse) String() string {
 func (*ListVisitsResponse) ProtoMessage() {}
 
 func (x *ListVisitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1122,7 @@ func (x *ListVisitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVisitsResponse.ProtoReflect.Descriptor instead.
 func (*ListVisitsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListVisitsResponse) GetVisits() []*Visit {
@@ -1111,7 +1157,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1169,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1182,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -1189,7 +1235,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1247,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1260,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -1277,7 +1323,7 @@ type ResumeRunRequest struct {
 
 func (x *ResumeRunRequest) Reset() {
 	*x = ResumeRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1335,7 @@ func (x *ResumeRunRequest) String() string {
 func (*ResumeRunRequest) ProtoMessage() {}
 
 func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1348,7 @@ func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResumeRunRequest) GetRunId() string {
@@ -1373,7 +1419,7 @@ type ReconcileVisitRequest struct {
 
 func (x *ReconcileVisitRequest) Reset() {
 	*x = ReconcileVisitRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1431,7 @@ func (x *ReconcileVisitRequest) String() string {
 func (*ReconcileVisitRequest) ProtoMessage() {}
 
 func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1444,7 @@ func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconcileVisitRequest.ProtoReflect.Descriptor instead.
 func (*ReconcileVisitRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReconcileVisitRequest) GetRunId() string {
@@ -1499,7 +1545,7 @@ type AttemptPerformed struct {
 
 func (x *AttemptPerformed) Reset() {
 	*x = AttemptPerformed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1557,7 @@ func (x *AttemptPerformed) String() string {
 func (*AttemptPerformed) ProtoMessage() {}
 
 func (x *AttemptPerformed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1570,7 @@ func (x *AttemptPerformed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptPerformed.ProtoReflect.Descriptor instead.
 func (*AttemptPerformed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AttemptPerformed) GetValues() []*v1.Payload {
@@ -1548,7 +1594,7 @@ type AttemptFailed struct {
 
 func (x *AttemptFailed) Reset() {
 	*x = AttemptFailed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1606,7 @@ func (x *AttemptFailed) String() string {
 func (*AttemptFailed) ProtoMessage() {}
 
 func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1619,7 @@ func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptFailed.ProtoReflect.Descriptor instead.
 func (*AttemptFailed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttemptFailed) GetReason() string {
@@ -1599,7 +1645,7 @@ type AttemptNotPerformed struct {
 
 func (x *AttemptNotPerformed) Reset() {
 	*x = AttemptNotPerformed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1657,7 @@ func (x *AttemptNotPerformed) String() string {
 func (*AttemptNotPerformed) ProtoMessage() {}
 
 func (x *AttemptNotPerformed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1670,7 @@ func (x *AttemptNotPerformed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptNotPerformed.ProtoReflect.Descriptor instead.
 func (*AttemptNotPerformed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
 }
 
 // ListActorsRequest asks for all actors.
@@ -1636,7 +1682,7 @@ type ListActorsRequest struct {
 
 func (x *ListActorsRequest) Reset() {
 	*x = ListActorsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1694,7 @@ func (x *ListActorsRequest) String() string {
 func (*ListActorsRequest) ProtoMessage() {}
 
 func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1707,7 @@ func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsRequest.ProtoReflect.Descriptor instead.
 func (*ListActorsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
 }
 
 // ListActorsResponse is what nodes can call.
@@ -1675,7 +1721,7 @@ type ListActorsResponse struct {
 
 func (x *ListActorsResponse) Reset() {
 	*x = ListActorsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1733,7 @@ func (x *ListActorsResponse) String() string {
 func (*ListActorsResponse) ProtoMessage() {}
 
 func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1746,7 @@ func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsResponse.ProtoReflect.Descriptor instead.
 func (*ListActorsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListActorsResponse) GetActors() []*ActorInfo {
@@ -1731,7 +1777,7 @@ type ActorInfo struct {
 
 func (x *ActorInfo) Reset() {
 	*x = ActorInfo{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1789,7 @@ func (x *ActorInfo) String() string {
 func (*ActorInfo) ProtoMessage() {}
 
 func (x *ActorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1802,7 @@ func (x *ActorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorInfo.ProtoReflect.Descriptor instead.
 func (*ActorInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ActorInfo) GetName() string {
@@ -1818,7 +1864,7 @@ type PauseRunRequest struct {
 
 func (x *PauseRunRequest) Reset() {
 	*x = PauseRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1876,7 @@ func (x *PauseRunRequest) String() string {
 func (*PauseRunRequest) ProtoMessage() {}
 
 func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1889,7 @@ func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRunRequest.ProtoReflect.Descriptor instead.
 func (*PauseRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PauseRunRequest) GetRunId() string {
@@ -1891,7 +1937,7 @@ type StopRunRequest struct {
 
 func (x *StopRunRequest) Reset() {
 	*x = StopRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +1949,7 @@ func (x *StopRunRequest) String() string {
 func (*StopRunRequest) ProtoMessage() {}
 
 func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +1962,7 @@ func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunRequest.ProtoReflect.Descriptor instead.
 func (*StopRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StopRunRequest) GetRunId() string {
@@ -1964,7 +2010,7 @@ type SignalRunRequest struct {
 
 func (x *SignalRunRequest) Reset() {
 	*x = SignalRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2022,7 @@ func (x *SignalRunRequest) String() string {
 func (*SignalRunRequest) ProtoMessage() {}
 
 func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2035,7 @@ func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRunRequest.ProtoReflect.Descriptor instead.
 func (*SignalRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SignalRunRequest) GetRunId() string {
@@ -2035,7 +2081,7 @@ type SignalWithStartRequest struct {
 
 func (x *SignalWithStartRequest) Reset() {
 	*x = SignalWithStartRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2093,7 @@ func (x *SignalWithStartRequest) String() string {
 func (*SignalWithStartRequest) ProtoMessage() {}
 
 func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2106,7 @@ func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWithStartRequest.ProtoReflect.Descriptor instead.
 func (*SignalWithStartRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SignalWithStartRequest) GetStart() *StartRunRequest {
@@ -2108,7 +2154,7 @@ type SendMessageRequest struct {
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2166,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2179,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SendMessageRequest) GetRunId() string {
@@ -2196,7 +2242,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2208,7 +2254,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2267,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryRunRequest) GetRunId() string {
@@ -2288,7 +2334,7 @@ type ForkRunRequest struct {
 
 func (x *ForkRunRequest) Reset() {
 	*x = ForkRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2346,7 @@ func (x *ForkRunRequest) String() string {
 func (*ForkRunRequest) ProtoMessage() {}
 
 func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2359,7 @@ func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
 func (*ForkRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ForkRunRequest) GetRunId() string {
@@ -2424,7 +2470,7 @@ type AmendRunRequest struct {
 
 func (x *AmendRunRequest) Reset() {
 	*x = AmendRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2482,7 @@ func (x *AmendRunRequest) String() string {
 func (*AmendRunRequest) ProtoMessage() {}
 
 func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2495,7 @@ func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunRequest.ProtoReflect.Descriptor instead.
 func (*AmendRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AmendRunRequest) GetRunId() string {
@@ -2518,7 +2564,7 @@ type GraphPatch struct {
 
 func (x *GraphPatch) Reset() {
 	*x = GraphPatch{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2576,7 @@ func (x *GraphPatch) String() string {
 func (*GraphPatch) ProtoMessage() {}
 
 func (x *GraphPatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2589,7 @@ func (x *GraphPatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphPatch.ProtoReflect.Descriptor instead.
 func (*GraphPatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GraphPatch) GetRemoveNodes() []string {
@@ -2587,7 +2633,7 @@ type AmendRunResponse struct {
 
 func (x *AmendRunResponse) Reset() {
 	*x = AmendRunResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2645,7 @@ func (x *AmendRunResponse) String() string {
 func (*AmendRunResponse) ProtoMessage() {}
 
 func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2658,7 @@ func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunResponse.ProtoReflect.Descriptor instead.
 func (*AmendRunResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AmendRunResponse) GetRun() *Run {
@@ -2654,7 +2700,7 @@ type GraphDiff struct {
 
 func (x *GraphDiff) Reset() {
 	*x = GraphDiff{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2712,7 @@ func (x *GraphDiff) String() string {
 func (*GraphDiff) ProtoMessage() {}
 
 func (x *GraphDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2725,7 @@ func (x *GraphDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphDiff.ProtoReflect.Descriptor instead.
 func (*GraphDiff) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GraphDiff) GetAddedNodes() []string {
@@ -2751,7 +2797,7 @@ type NodeChange struct {
 
 func (x *NodeChange) Reset() {
 	*x = NodeChange{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +2809,7 @@ func (x *NodeChange) String() string {
 func (*NodeChange) ProtoMessage() {}
 
 func (x *NodeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2822,7 @@ func (x *NodeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
 func (*NodeChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeChange) GetNodeId() string {
@@ -2804,7 +2850,7 @@ type ExplainRunRequest struct {
 
 func (x *ExplainRunRequest) Reset() {
 	*x = ExplainRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2816,7 +2862,7 @@ func (x *ExplainRunRequest) String() string {
 func (*ExplainRunRequest) ProtoMessage() {}
 
 func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2829,7 +2875,7 @@ func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainRunRequest) GetRunId() string {
@@ -2852,7 +2898,7 @@ type DeleteRunRequest struct {
 
 func (x *DeleteRunRequest) Reset() {
 	*x = DeleteRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +2910,7 @@ func (x *DeleteRunRequest) String() string {
 func (*DeleteRunRequest) ProtoMessage() {}
 
 func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +2923,7 @@ func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteRunRequest) GetRunId() string {
@@ -2919,7 +2965,7 @@ type RunFilter struct {
 
 func (x *RunFilter) Reset() {
 	*x = RunFilter{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +2977,7 @@ func (x *RunFilter) String() string {
 func (*RunFilter) ProtoMessage() {}
 
 func (x *RunFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +2990,7 @@ func (x *RunFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFilter.ProtoReflect.Descriptor instead.
 func (*RunFilter) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RunFilter) GetStates() []RunState {
@@ -3018,7 +3064,7 @@ type BulkFailure struct {
 
 func (x *BulkFailure) Reset() {
 	*x = BulkFailure{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3076,7 @@ func (x *BulkFailure) String() string {
 func (*BulkFailure) ProtoMessage() {}
 
 func (x *BulkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3089,7 @@ func (x *BulkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
 func (*BulkFailure) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BulkFailure) GetRunId() string {
@@ -3084,7 +3130,7 @@ type BulkCancelRunsRequest struct {
 
 func (x *BulkCancelRunsRequest) Reset() {
 	*x = BulkCancelRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3142,7 @@ func (x *BulkCancelRunsRequest) String() string {
 func (*BulkCancelRunsRequest) ProtoMessage() {}
 
 func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3155,7 @@ func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BulkCancelRunsRequest) GetFilter() *RunFilter {
@@ -3157,7 +3203,7 @@ type BulkCancelRunsResponse struct {
 
 func (x *BulkCancelRunsResponse) Reset() {
 	*x = BulkCancelRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3215,7 @@ func (x *BulkCancelRunsResponse) String() string {
 func (*BulkCancelRunsResponse) ProtoMessage() {}
 
 func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3228,7 @@ func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BulkCancelRunsResponse) GetMatched() int32 {
@@ -3232,7 +3278,7 @@ type BulkRetryRunsRequest struct {
 
 func (x *BulkRetryRunsRequest) Reset() {
 	*x = BulkRetryRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3290,7 @@ func (x *BulkRetryRunsRequest) String() string {
 func (*BulkRetryRunsRequest) ProtoMessage() {}
 
 func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3303,7 @@ func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
@@ -3312,7 +3358,7 @@ type BulkRetryRunsResponse struct {
 
 func (x *BulkRetryRunsResponse) Reset() {
 	*x = BulkRetryRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3370,7 @@ func (x *BulkRetryRunsResponse) String() string {
 func (*BulkRetryRunsResponse) ProtoMessage() {}
 
 func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3383,7 @@ func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BulkRetryRunsResponse) GetMatched() int32 {
@@ -3383,7 +3429,7 @@ type BulkDeleteRunsRequest struct {
 
 func (x *BulkDeleteRunsRequest) Reset() {
 	*x = BulkDeleteRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3441,7 @@ func (x *BulkDeleteRunsRequest) String() string {
 func (*BulkDeleteRunsRequest) ProtoMessage() {}
 
 func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3454,7 @@ func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
@@ -3449,7 +3495,7 @@ type BulkDeleteRunsResponse struct {
 
 func (x *BulkDeleteRunsResponse) Reset() {
 	*x = BulkDeleteRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3507,7 @@ func (x *BulkDeleteRunsResponse) String() string {
 func (*BulkDeleteRunsResponse) ProtoMessage() {}
 
 func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3520,7 @@ func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BulkDeleteRunsResponse) GetMatched() int32 {
@@ -3522,7 +3568,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3580,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3593,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -3591,7 +3637,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3649,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3662,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -3644,7 +3690,7 @@ type GetInterruptRequest struct {
 
 func (x *GetInterruptRequest) Reset() {
 	*x = GetInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +3702,7 @@ func (x *GetInterruptRequest) String() string {
 func (*GetInterruptRequest) ProtoMessage() {}
 
 func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3715,7 @@ func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
 func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetInterruptRequest) GetInterruptId() string {
@@ -3702,7 +3748,7 @@ type AnswerInterruptRequest struct {
 
 func (x *AnswerInterruptRequest) Reset() {
 	*x = AnswerInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3760,7 @@ func (x *AnswerInterruptRequest) String() string {
 func (*AnswerInterruptRequest) ProtoMessage() {}
 
 func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3773,7 @@ func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AnswerInterruptRequest) GetInterruptId() string {
@@ -3792,7 +3838,7 @@ type CompleteAttemptRequest struct {
 
 func (x *CompleteAttemptRequest) Reset() {
 	*x = CompleteAttemptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +3850,7 @@ func (x *CompleteAttemptRequest) String() string {
 func (*CompleteAttemptRequest) ProtoMessage() {}
 
 func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +3863,7 @@ func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptRequest.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CompleteAttemptRequest) GetAttemptToken() string {
@@ -3888,7 +3934,7 @@ type CompleteAttemptResponse struct {
 
 func (x *CompleteAttemptResponse) Reset() {
 	*x = CompleteAttemptResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +3946,7 @@ func (x *CompleteAttemptResponse) String() string {
 func (*CompleteAttemptResponse) ProtoMessage() {}
 
 func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +3959,7 @@ func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptResponse.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CompleteAttemptResponse) GetRunId() string {
@@ -3966,7 +4012,9 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"X\n" +
+	"\x11RunAndWaitRequest\x12C\n" +
+	"\x05start\x18\x01 \x01(\v2%.epigraph.executor.v1.StartRunRequestB\x06\xbaH\x03\xc8\x01\x01R\x05start\"\x84\x01\n" +
 	"\x14ValidateGraphRequest\x126\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x124\n" +
 	"\x05input\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.RunInputR\x05input\"\xee\x01\n" +
@@ -4266,11 +4314,11 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x94\x1c\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x96\x1c\n" +
 	"\x0fExecutorService\x12a\n" +
-	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12n\n" +
+	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12p\n" +
 	"\n" +
-	"RunAndWait\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:runAndWait\x12\x88\x01\n" +
+	"RunAndWait\x12'.epigraph.executor.v1.RunAndWaitRequest\x1a\x19.epigraph.executor.v1.Run\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:runAndWait\x12\x88\x01\n" +
 	"\rValidateGraph\x12*.epigraph.executor.v1.ValidateGraphRequest\x1a+.epigraph.executor.v1.ValidateGraphResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/graphs:validate\x12c\n" +
 	"\x06GetRun\x12#.epigraph.executor.v1.GetRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/runs/{run_id}\x12\x83\x01\n" +
 	"\vGetRunGraph\x12(.epigraph.executor.v1.GetRunGraphRequest\x1a).epigraph.executor.v1.GetRunGraphResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/runs/{run_id}/graph\x12k\n" +
@@ -4318,232 +4366,234 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(ConflictPolicy)(0),             // 0: epigraph.executor.v1.ConflictPolicy
 	(*StartRunRequest)(nil),         // 1: epigraph.executor.v1.StartRunRequest
-	(*ValidateGraphRequest)(nil),    // 2: epigraph.executor.v1.ValidateGraphRequest
-	(*RunInput)(nil),                // 3: epigraph.executor.v1.RunInput
-	(*ValidateGraphResponse)(nil),   // 4: epigraph.executor.v1.ValidateGraphResponse
-	(*NodeBehavior)(nil),            // 5: epigraph.executor.v1.NodeBehavior
-	(*GetRunRequest)(nil),           // 6: epigraph.executor.v1.GetRunRequest
-	(*GetRunGraphRequest)(nil),      // 7: epigraph.executor.v1.GetRunGraphRequest
-	(*GetRunGraphResponse)(nil),     // 8: epigraph.executor.v1.GetRunGraphResponse
-	(*ListRunsRequest)(nil),         // 9: epigraph.executor.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),        // 10: epigraph.executor.v1.ListRunsResponse
-	(*ListVisitsRequest)(nil),       // 11: epigraph.executor.v1.ListVisitsRequest
-	(*ListVisitsResponse)(nil),      // 12: epigraph.executor.v1.ListVisitsResponse
-	(*WatchRunRequest)(nil),         // 13: epigraph.executor.v1.WatchRunRequest
-	(*CancelRunRequest)(nil),        // 14: epigraph.executor.v1.CancelRunRequest
-	(*ResumeRunRequest)(nil),        // 15: epigraph.executor.v1.ResumeRunRequest
-	(*ReconcileVisitRequest)(nil),   // 16: epigraph.executor.v1.ReconcileVisitRequest
-	(*AttemptPerformed)(nil),        // 17: epigraph.executor.v1.AttemptPerformed
-	(*AttemptFailed)(nil),           // 18: epigraph.executor.v1.AttemptFailed
-	(*AttemptNotPerformed)(nil),     // 19: epigraph.executor.v1.AttemptNotPerformed
-	(*ListActorsRequest)(nil),       // 20: epigraph.executor.v1.ListActorsRequest
-	(*ListActorsResponse)(nil),      // 21: epigraph.executor.v1.ListActorsResponse
-	(*ActorInfo)(nil),               // 22: epigraph.executor.v1.ActorInfo
-	(*PauseRunRequest)(nil),         // 23: epigraph.executor.v1.PauseRunRequest
-	(*StopRunRequest)(nil),          // 24: epigraph.executor.v1.StopRunRequest
-	(*SignalRunRequest)(nil),        // 25: epigraph.executor.v1.SignalRunRequest
-	(*SignalWithStartRequest)(nil),  // 26: epigraph.executor.v1.SignalWithStartRequest
-	(*SendMessageRequest)(nil),      // 27: epigraph.executor.v1.SendMessageRequest
-	(*RetryRunRequest)(nil),         // 28: epigraph.executor.v1.RetryRunRequest
-	(*ForkRunRequest)(nil),          // 29: epigraph.executor.v1.ForkRunRequest
-	(*AmendRunRequest)(nil),         // 30: epigraph.executor.v1.AmendRunRequest
-	(*GraphPatch)(nil),              // 31: epigraph.executor.v1.GraphPatch
-	(*AmendRunResponse)(nil),        // 32: epigraph.executor.v1.AmendRunResponse
-	(*GraphDiff)(nil),               // 33: epigraph.executor.v1.GraphDiff
-	(*NodeChange)(nil),              // 34: epigraph.executor.v1.NodeChange
-	(*ExplainRunRequest)(nil),       // 35: epigraph.executor.v1.ExplainRunRequest
-	(*DeleteRunRequest)(nil),        // 36: epigraph.executor.v1.DeleteRunRequest
-	(*RunFilter)(nil),               // 37: epigraph.executor.v1.RunFilter
-	(*BulkFailure)(nil),             // 38: epigraph.executor.v1.BulkFailure
-	(*BulkCancelRunsRequest)(nil),   // 39: epigraph.executor.v1.BulkCancelRunsRequest
-	(*BulkCancelRunsResponse)(nil),  // 40: epigraph.executor.v1.BulkCancelRunsResponse
-	(*BulkRetryRunsRequest)(nil),    // 41: epigraph.executor.v1.BulkRetryRunsRequest
-	(*BulkRetryRunsResponse)(nil),   // 42: epigraph.executor.v1.BulkRetryRunsResponse
-	(*BulkDeleteRunsRequest)(nil),   // 43: epigraph.executor.v1.BulkDeleteRunsRequest
-	(*BulkDeleteRunsResponse)(nil),  // 44: epigraph.executor.v1.BulkDeleteRunsResponse
-	(*ListInterruptsRequest)(nil),   // 45: epigraph.executor.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),  // 46: epigraph.executor.v1.ListInterruptsResponse
-	(*GetInterruptRequest)(nil),     // 47: epigraph.executor.v1.GetInterruptRequest
-	(*AnswerInterruptRequest)(nil),  // 48: epigraph.executor.v1.AnswerInterruptRequest
-	(*CompleteAttemptRequest)(nil),  // 49: epigraph.executor.v1.CompleteAttemptRequest
-	(*CompleteAttemptResponse)(nil), // 50: epigraph.executor.v1.CompleteAttemptResponse
-	nil,                             // 51: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                             // 52: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                             // 53: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                             // 54: epigraph.executor.v1.RunInput.NamedEntry
-	nil,                             // 55: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	nil,                             // 56: epigraph.executor.v1.ForkRunRequest.NamedEntry
-	nil,                             // 57: epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	nil,                             // 58: epigraph.executor.v1.RunFilter.LabelsEntry
-	(*v1.Graph)(nil),                // 59: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),              // 60: epigraph.graph.v1.Payload
-	(*Attachment)(nil),              // 61: epigraph.executor.v1.Attachment
-	(*timestamppb.Timestamp)(nil),   // 62: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 63: google.protobuf.Duration
-	(*RunBudget)(nil),               // 64: epigraph.executor.v1.RunBudget
-	(*Webhook)(nil),                 // 65: epigraph.executor.v1.Webhook
-	(*Thread)(nil),                  // 66: epigraph.executor.v1.Thread
-	(*v1.Fault)(nil),                // 67: epigraph.graph.v1.Fault
-	(v1.Effect)(0),                  // 68: epigraph.graph.v1.Effect
-	(RunState)(0),                   // 69: epigraph.executor.v1.RunState
-	(*Run)(nil),                     // 70: epigraph.executor.v1.Run
-	(*Visit)(nil),                   // 71: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),                // 72: epigraph.executor.v1.VisitRef
-	(*v1.Edge)(nil),                 // 73: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                 // 74: epigraph.graph.v1.Node
-	(InterruptState)(0),             // 75: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),               // 76: epigraph.executor.v1.Interrupt
-	(Decision)(0),                   // 77: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),                // 78: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),      // 79: epigraph.executor.v1.ExplainRunResponse
-	(*emptypb.Empty)(nil),           // 80: google.protobuf.Empty
+	(*RunAndWaitRequest)(nil),       // 2: epigraph.executor.v1.RunAndWaitRequest
+	(*ValidateGraphRequest)(nil),    // 3: epigraph.executor.v1.ValidateGraphRequest
+	(*RunInput)(nil),                // 4: epigraph.executor.v1.RunInput
+	(*ValidateGraphResponse)(nil),   // 5: epigraph.executor.v1.ValidateGraphResponse
+	(*NodeBehavior)(nil),            // 6: epigraph.executor.v1.NodeBehavior
+	(*GetRunRequest)(nil),           // 7: epigraph.executor.v1.GetRunRequest
+	(*GetRunGraphRequest)(nil),      // 8: epigraph.executor.v1.GetRunGraphRequest
+	(*GetRunGraphResponse)(nil),     // 9: epigraph.executor.v1.GetRunGraphResponse
+	(*ListRunsRequest)(nil),         // 10: epigraph.executor.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 11: epigraph.executor.v1.ListRunsResponse
+	(*ListVisitsRequest)(nil),       // 12: epigraph.executor.v1.ListVisitsRequest
+	(*ListVisitsResponse)(nil),      // 13: epigraph.executor.v1.ListVisitsResponse
+	(*WatchRunRequest)(nil),         // 14: epigraph.executor.v1.WatchRunRequest
+	(*CancelRunRequest)(nil),        // 15: epigraph.executor.v1.CancelRunRequest
+	(*ResumeRunRequest)(nil),        // 16: epigraph.executor.v1.ResumeRunRequest
+	(*ReconcileVisitRequest)(nil),   // 17: epigraph.executor.v1.ReconcileVisitRequest
+	(*AttemptPerformed)(nil),        // 18: epigraph.executor.v1.AttemptPerformed
+	(*AttemptFailed)(nil),           // 19: epigraph.executor.v1.AttemptFailed
+	(*AttemptNotPerformed)(nil),     // 20: epigraph.executor.v1.AttemptNotPerformed
+	(*ListActorsRequest)(nil),       // 21: epigraph.executor.v1.ListActorsRequest
+	(*ListActorsResponse)(nil),      // 22: epigraph.executor.v1.ListActorsResponse
+	(*ActorInfo)(nil),               // 23: epigraph.executor.v1.ActorInfo
+	(*PauseRunRequest)(nil),         // 24: epigraph.executor.v1.PauseRunRequest
+	(*StopRunRequest)(nil),          // 25: epigraph.executor.v1.StopRunRequest
+	(*SignalRunRequest)(nil),        // 26: epigraph.executor.v1.SignalRunRequest
+	(*SignalWithStartRequest)(nil),  // 27: epigraph.executor.v1.SignalWithStartRequest
+	(*SendMessageRequest)(nil),      // 28: epigraph.executor.v1.SendMessageRequest
+	(*RetryRunRequest)(nil),         // 29: epigraph.executor.v1.RetryRunRequest
+	(*ForkRunRequest)(nil),          // 30: epigraph.executor.v1.ForkRunRequest
+	(*AmendRunRequest)(nil),         // 31: epigraph.executor.v1.AmendRunRequest
+	(*GraphPatch)(nil),              // 32: epigraph.executor.v1.GraphPatch
+	(*AmendRunResponse)(nil),        // 33: epigraph.executor.v1.AmendRunResponse
+	(*GraphDiff)(nil),               // 34: epigraph.executor.v1.GraphDiff
+	(*NodeChange)(nil),              // 35: epigraph.executor.v1.NodeChange
+	(*ExplainRunRequest)(nil),       // 36: epigraph.executor.v1.ExplainRunRequest
+	(*DeleteRunRequest)(nil),        // 37: epigraph.executor.v1.DeleteRunRequest
+	(*RunFilter)(nil),               // 38: epigraph.executor.v1.RunFilter
+	(*BulkFailure)(nil),             // 39: epigraph.executor.v1.BulkFailure
+	(*BulkCancelRunsRequest)(nil),   // 40: epigraph.executor.v1.BulkCancelRunsRequest
+	(*BulkCancelRunsResponse)(nil),  // 41: epigraph.executor.v1.BulkCancelRunsResponse
+	(*BulkRetryRunsRequest)(nil),    // 42: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),   // 43: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),   // 44: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil),  // 45: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),   // 46: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 47: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),     // 48: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil),  // 49: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteAttemptRequest)(nil),  // 50: epigraph.executor.v1.CompleteAttemptRequest
+	(*CompleteAttemptResponse)(nil), // 51: epigraph.executor.v1.CompleteAttemptResponse
+	nil,                             // 52: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                             // 53: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                             // 54: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                             // 55: epigraph.executor.v1.RunInput.NamedEntry
+	nil,                             // 56: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                             // 57: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                             // 58: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                             // 59: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),                // 60: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),              // 61: epigraph.graph.v1.Payload
+	(*Attachment)(nil),              // 62: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),   // 63: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 64: google.protobuf.Duration
+	(*RunBudget)(nil),               // 65: epigraph.executor.v1.RunBudget
+	(*Webhook)(nil),                 // 66: epigraph.executor.v1.Webhook
+	(*Thread)(nil),                  // 67: epigraph.executor.v1.Thread
+	(*v1.Fault)(nil),                // 68: epigraph.graph.v1.Fault
+	(v1.Effect)(0),                  // 69: epigraph.graph.v1.Effect
+	(RunState)(0),                   // 70: epigraph.executor.v1.RunState
+	(*Run)(nil),                     // 71: epigraph.executor.v1.Run
+	(*Visit)(nil),                   // 72: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),                // 73: epigraph.executor.v1.VisitRef
+	(*v1.Edge)(nil),                 // 74: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                 // 75: epigraph.graph.v1.Node
+	(InterruptState)(0),             // 76: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),               // 77: epigraph.executor.v1.Interrupt
+	(Decision)(0),                   // 78: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),                // 79: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),      // 80: epigraph.executor.v1.ExplainRunResponse
+	(*emptypb.Empty)(nil),           // 81: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	59,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	60,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	51,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	60,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	61,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	52,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	53,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	60,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	61,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	52,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	61,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	62,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	53,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	54,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,   // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	62,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
-	63,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
-	64,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	65,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	66,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
-	60,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
-	63,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
-	59,  // 15: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
-	3,   // 16: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
-	60,  // 17: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
-	54,  // 18: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
-	67,  // 19: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	67,  // 20: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
-	5,   // 21: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
-	68,  // 22: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
-	63,  // 23: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
-	59,  // 24: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	69,  // 25: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	55,  // 26: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	62,  // 27: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	62,  // 28: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	70,  // 29: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	71,  // 30: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	64,  // 31: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	72,  // 32: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	17,  // 33: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
-	18,  // 34: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	19,  // 35: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
-	60,  // 36: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
-	22,  // 37: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	68,  // 38: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	60,  // 39: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	60,  // 40: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
-	1,   // 41: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	60,  // 42: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	60,  // 43: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	72,  // 44: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	56,  // 45: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	60,  // 46: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	59,  // 47: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	57,  // 48: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	64,  // 49: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	31,  // 50: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	59,  // 51: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	73,  // 52: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	74,  // 53: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	73,  // 54: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	70,  // 55: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
-	33,  // 56: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
-	34,  // 57: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	72,  // 58: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
-	69,  // 59: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	58,  // 60: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	62,  // 61: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	62,  // 62: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
-	37,  // 63: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	38,  // 64: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	37,  // 65: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	38,  // 66: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	37,  // 67: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	38,  // 68: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	75,  // 69: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	76,  // 70: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	60,  // 71: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	77,  // 72: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
-	17,  // 73: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
-	18,  // 74: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	60,  // 75: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	60,  // 76: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	60,  // 77: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,   // 78: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	1,   // 79: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.StartRunRequest
-	2,   // 80: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
-	6,   // 81: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	7,   // 82: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	9,   // 83: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	11,  // 84: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	13,  // 85: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	14,  // 86: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	15,  // 87: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	16,  // 88: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	23,  // 89: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
-	24,  // 90: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
-	25,  // 91: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
-	26,  // 92: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
-	27,  // 93: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
-	28,  // 94: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
-	29,  // 95: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
-	30,  // 96: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
-	35,  // 97: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
-	36,  // 98: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	39,  // 99: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	41,  // 100: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	43,  // 101: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	45,  // 102: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	47,  // 103: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	48,  // 104: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	49,  // 105: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
-	20,  // 106: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	70,  // 107: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	70,  // 108: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
-	4,   // 109: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
-	70,  // 110: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	8,   // 111: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	10,  // 112: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	12,  // 113: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	78,  // 114: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	70,  // 115: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	70,  // 116: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	70,  // 117: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	70,  // 118: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	70,  // 119: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
-	70,  // 120: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	70,  // 121: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	70,  // 122: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	70,  // 123: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	70,  // 124: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
-	32,  // 125: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	79,  // 126: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	80,  // 127: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
-	40,  // 128: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	42,  // 129: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	44,  // 130: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	46,  // 131: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	76,  // 132: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	76,  // 133: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	50,  // 134: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
-	21,  // 135: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	107, // [107:136] is the sub-list for method output_type
-	78,  // [78:107] is the sub-list for method input_type
-	78,  // [78:78] is the sub-list for extension type_name
-	78,  // [78:78] is the sub-list for extension extendee
-	0,   // [0:78] is the sub-list for field type_name
+	63,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	64,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	65,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	66,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
+	67,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
+	61,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
+	64,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
+	1,   // 15: epigraph.executor.v1.RunAndWaitRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	60,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	4,   // 17: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
+	61,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	55,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	68,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	68,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	6,   // 22: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
+	69,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
+	64,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
+	60,  // 25: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	70,  // 26: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	56,  // 27: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	63,  // 28: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	63,  // 29: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	71,  // 30: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	72,  // 31: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	65,  // 32: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	73,  // 33: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	18,  // 34: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
+	19,  // 35: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	20,  // 36: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
+	61,  // 37: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
+	23,  // 38: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
+	69,  // 39: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	61,  // 40: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	61,  // 41: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	1,   // 42: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	61,  // 43: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	61,  // 44: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	73,  // 45: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	57,  // 46: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	61,  // 47: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	60,  // 48: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	58,  // 49: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	65,  // 50: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	32,  // 51: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
+	60,  // 52: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	74,  // 53: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	75,  // 54: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	74,  // 55: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	71,  // 56: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	34,  // 57: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
+	35,  // 58: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	73,  // 59: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
+	70,  // 60: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	59,  // 61: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	63,  // 62: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	63,  // 63: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	38,  // 64: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	39,  // 65: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	38,  // 66: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	39,  // 67: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	38,  // 68: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	39,  // 69: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	76,  // 70: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	77,  // 71: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	61,  // 72: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	78,  // 73: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	18,  // 74: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
+	19,  // 75: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	61,  // 76: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	61,  // 77: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	61,  // 78: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	1,   // 79: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	2,   // 80: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
+	3,   // 81: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
+	7,   // 82: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	8,   // 83: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	10,  // 84: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	12,  // 85: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	14,  // 86: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	15,  // 87: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	16,  // 88: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	17,  // 89: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	24,  // 90: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	25,  // 91: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
+	26,  // 92: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	27,  // 93: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	28,  // 94: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	29,  // 95: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	30,  // 96: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	31,  // 97: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	36,  // 98: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	37,  // 99: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	40,  // 100: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	42,  // 101: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	44,  // 102: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	46,  // 103: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	48,  // 104: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	49,  // 105: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	50,  // 106: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
+	21,  // 107: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	71,  // 108: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	71,  // 109: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
+	5,   // 110: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
+	71,  // 111: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	9,   // 112: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	11,  // 113: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	13,  // 114: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	79,  // 115: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	71,  // 116: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	71,  // 117: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	71,  // 118: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	71,  // 119: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	71,  // 120: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
+	71,  // 121: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	71,  // 122: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	71,  // 123: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	71,  // 124: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	71,  // 125: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	33,  // 126: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	80,  // 127: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	81,  // 128: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
+	41,  // 129: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	43,  // 130: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	45,  // 131: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	47,  // 132: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	77,  // 133: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	77,  // 134: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	51,  // 135: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
+	22,  // 136: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	108, // [108:137] is the sub-list for method output_type
+	79,  // [79:108] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -4556,12 +4606,12 @@ func file_epigraph_executor_v1_executor_proto_init() {
 	file_epigraph_executor_v1_interrupt_proto_init()
 	file_epigraph_executor_v1_run_proto_init()
 	file_epigraph_executor_v1_thread_proto_init()
-	file_epigraph_executor_v1_executor_proto_msgTypes[15].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[16].OneofWrappers = []any{
 		(*ReconcileVisitRequest_Performed)(nil),
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
 	}
-	file_epigraph_executor_v1_executor_proto_msgTypes[48].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[49].OneofWrappers = []any{
 		(*CompleteAttemptRequest_Completed)(nil),
 		(*CompleteAttemptRequest_Failed)(nil),
 	}
@@ -4571,7 +4621,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

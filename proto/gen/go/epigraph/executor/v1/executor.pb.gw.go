@@ -64,7 +64,7 @@ func local_request_ExecutorService_StartRun_0(ctx context.Context, marshaler run
 
 func request_ExecutorService_RunAndWait_0(ctx context.Context, marshaler runtime.Marshaler, client ExecutorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq StartRunRequest
+		protoReq RunAndWaitRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
@@ -79,7 +79,7 @@ func request_ExecutorService_RunAndWait_0(ctx context.Context, marshaler runtime
 
 func local_request_ExecutorService_RunAndWait_0(ctx context.Context, marshaler runtime.Marshaler, server ExecutorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq StartRunRequest
+		protoReq RunAndWaitRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {

@@ -62,8 +62,8 @@ type ExecutorServiceClient interface {
 	// StartRun records a run and starts it. The answer is sent after the run is durable, or with `wait` when the
 	// run has ended.
 	StartRun(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// RunAndWait is StartRun that waits for a minute where the request does not say how long.
-	RunAndWait(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// RunAndWait is StartRun that waits for a minute where the start does not say how long.
+	RunAndWait(ctx context.Context, in *RunAndWaitRequest, opts ...grpc.CallOption) (*Run, error)
 	// ValidateGraph reports all faults of a graph for which StartRun would refuse it, with the actors that the
 	// namespace has now. It starts nothing.
 	ValidateGraph(ctx context.Context, in *ValidateGraphRequest, opts ...grpc.CallOption) (*ValidateGraphResponse, error)
@@ -186,7 +186,7 @@ func (c *executorServiceClient) StartRun(ctx context.Context, in *StartRunReques
 	return out, nil
 }
 
-func (c *executorServiceClient) RunAndWait(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error) {
+func (c *executorServiceClient) RunAndWait(ctx context.Context, in *RunAndWaitRequest, opts ...grpc.CallOption) (*Run, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
 	err := c.cc.Invoke(ctx, ExecutorService_RunAndWait_FullMethodName, in, out, cOpts...)
@@ -484,8 +484,8 @@ type ExecutorServiceServer interface {
 	// StartRun records a run and starts it. The answer is sent after the run is durable, or with `wait` when the
 	// run has ended.
 	StartRun(context.Context, *StartRunRequest) (*Run, error)
-	// RunAndWait is StartRun that waits for a minute where the request does not say how long.
-	RunAndWait(context.Context, *StartRunRequest) (*Run, error)
+	// RunAndWait is StartRun that waits for a minute where the start does not say how long.
+	RunAndWait(context.Context, *RunAndWaitRequest) (*Run, error)
 	// ValidateGraph reports all faults of a graph for which StartRun would refuse it, with the actors that the
 	// namespace has now. It starts nothing.
 	ValidateGraph(context.Context, *ValidateGraphRequest) (*ValidateGraphResponse, error)
@@ -601,7 +601,7 @@ type UnimplementedExecutorServiceServer struct{}
 func (UnimplementedExecutorServiceServer) StartRun(context.Context, *StartRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method StartRun not implemented")
 }
-func (UnimplementedExecutorServiceServer) RunAndWait(context.Context, *StartRunRequest) (*Run, error) {
+func (UnimplementedExecutorServiceServer) RunAndWait(context.Context, *RunAndWaitRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunAndWait not implemented")
 }
 func (UnimplementedExecutorServiceServer) ValidateGraph(context.Context, *ValidateGraphRequest) (*ValidateGraphResponse, error) {
@@ -725,7 +725,7 @@ func _ExecutorService_StartRun_Handler(srv interface{}, ctx context.Context, dec
 }
 
 func _ExecutorService_RunAndWait_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(StartRunRequest)
+	in := new(RunAndWaitRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -737,7 +737,7 @@ func _ExecutorService_RunAndWait_Handler(srv interface{}, ctx context.Context, d
 		FullMethod: ExecutorService_RunAndWait_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ExecutorServiceServer).RunAndWait(ctx, req.(*StartRunRequest))
+		return srv.(ExecutorServiceServer).RunAndWait(ctx, req.(*RunAndWaitRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
