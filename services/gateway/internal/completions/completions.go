@@ -1,4 +1,4 @@
-// Package completions owns the OpenAI-compatible door: chat completions in front of agents and of
+// Package completions owns the OpenAI-compatible API: chat completions in front of agents and of
 // workflows that a chat starts, and the list of both as models. It owns how a request becomes a message
 // on a thread, and how the run that answers becomes a completion. It must not know routes, credentials
 // or statuses of HTTP.
@@ -18,7 +18,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// Options say how the door behaves. All are required.
+// Options say how requests are answered. All are required.
 type Options struct {
 	Executor  executorv1.ExecutorServiceClient
 	Threads   executorv1.ThreadServiceClient
@@ -56,14 +56,14 @@ const (
 	turnPoll, maxTurnPoll = 50 * time.Millisecond, time.Second
 )
 
-// Door answers requests. It is safe for concurrent use.
-type Door struct{ Options }
+// Handler answers requests. It is safe for concurrent use.
+type Handler struct{ Options }
 
-// New returns a door.
-func New(o Options) *Door { return &Door{o} }
+// New returns a handler.
+func New(o Options) *Handler { return &Handler{o} }
 
 // ServeHTTP serves POST /v1/chat/completions.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxAnswer)
 	defer cancel()
 	body, free, err := d.Body(w, r)
@@ -76,7 +76,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.Fail(w, r, err)
 		return
 	}
-	t := &talk{Door: d, request: req, once: r.Header.Get(headerOnce)}
+	t := &talk{Handler: d, request: req, once: r.Header.Get(headerOnce)}
 	if err := t.begin(ctx, r.Header.Get(HeaderThread)); err != nil {
 		d.Fail(w, r, err)
 		return
@@ -86,14 +86,18 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(req.unused) > 0 {
 		h.Set(HeaderUnused, strings.Join(req.unused, ", "))
 	}
-	if err := t.send(ctx); err != nil {
+	turn, err := t.send(ctx)
+	req.Messages = nil
+	free() // the answer may take minutes
+	if err == nil {
+		err = t.taken(ctx, turn)
+	}
+	if err != nil {
 		h.Set(headerRetry, "false")
 		d.Fail(w, r, err)
 		return
 	}
 	h.Set(HeaderRun, t.run)
-	req.Messages = nil
-	free() // the answer may take minutes
 	if req.Stream {
 		t.stream(ctx, w, r)
 		return
@@ -167,7 +171,7 @@ type model struct {
 }
 
 // Models serves GET /v1/models: the agents, and the exposed workflows.
-func (d *Door) Models(w http.ResponseWriter, r *http.Request) {
+func (d *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	actors, err := d.Executor.ListActors(ctx, &executorv1.ListActorsRequest{})
 	if err != nil {
@@ -183,6 +187,7 @@ func (d *Door) Models(w http.ResponseWriter, r *http.Request) {
 			list.Data = append(list.Data, model{ID: a.GetName(), Object: "model", Owner: "agent"})
 		}
 	}
+	// A namespace exposes fewer workflows than a page has.
 	workflows, err := d.Workflows.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{Exposed: true, PageSize: 1000})
 	if err != nil {
 		d.Fail(w, r, err)

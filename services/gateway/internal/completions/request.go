@@ -67,7 +67,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// unused are parameters that the definition of an agent says, or that are about OpenAI's own service.
+// unusedParameters are those that the definition of an agent says, or that are about OpenAI's own service.
 // Chat programs send them without being asked to, so they are named in the answer and not refused.
 func unusedParameters() []string {
 	return []string{

@@ -2,6 +2,8 @@ package completions
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +19,7 @@ import (
 
 // talk is one request on its way to an answer.
 type talk struct {
-	*Door
+	*Handler
 	*request
 	once   string
 	thread *executorv1.Thread
@@ -60,16 +62,17 @@ func (t *talk) begin(ctx context.Context, named string) error {
 		}
 	}
 	if t.thread == nil {
-		err = t.make(ctx, find.GetKey())
-	} else if t.User != "" && t.User != t.thread.GetUserId() {
-		err = fault("user", "THREAD_OF_ANOTHER", "thread %s has the user %q", t.thread.GetId(), t.thread.GetUserId())
+		if err := t.make(ctx, find.GetKey()); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
+	if t.User != "" && t.User != t.thread.GetUserId() { // also of a thread that somebody else has just made
+		return fault("user", "THREAD_OF_ANOTHER", "thread %s has the user %q", t.thread.GetId(), t.thread.GetUserId())
 	}
 	t.model = t.thread.GetAgent()
-	if id := t.thread.GetRunId(); id != "" {
-		// It may go on with this message, and what it used before belongs to other answers.
+	if id := t.thread.GetRunId(); id != "" && t.once == "" {
+		// It may go on with this message, and what it used and asked before belongs to other answers. A
+		// request with a key may be a repetition, whose answer is what was asked.
 		if r, err := t.Executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: id}); err == nil && r.GetEndTime() == nil {
 			t.before, t.seen = usageOf(r), r.GetLastSeq()
 		}
@@ -122,20 +125,30 @@ func (t *talk) id(of string) string {
 	if t.once == "" {
 		return ""
 	}
-	return errs.Clip(t.once, 100) + "/" + of
+	sum := sha256.Sum256([]byte(t.once))
+	return hex.EncodeToString(sum[:]) + "/" + of
 }
 
-// send sends the message, and waits until a run has taken it.
-func (t *talk) send(ctx context.Context) error {
+// send sends the message.
+func (t *talk) send(ctx context.Context) (*executorv1.Turn, error) {
 	content, err := json.Marshal(t.last())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	turn, err := t.Threads.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: t.thread.GetId(), Content: &graphv1.Payload{Json: content}, RequestId: t.id("message")})
+	return t.Threads.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: t.thread.GetId(), Content: &graphv1.Payload{Json: content}, RequestId: t.id("message")})
+}
+
+// taken waits until a run has taken the message.
+func (t *talk) taken(ctx context.Context, turn *executorv1.Turn) (err error) {
 	for pause := turnPoll; err == nil && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED; pause = min(2*pause, maxTurnPoll) {
 		if !sleep.For(ctx, pause) {
 			return errs.New(errs.DeadlineExceeded, "TURN_QUEUED", "the message waits for a run that is at work on thread %s", t.thread.GetId()).
-				Hint("`epigraph threads show " + t.thread.GetId() + "` shows what was said; a question of a tool is answered as an interrupt")
+				Hint("`epigraph threads show " + t.thread.GetId() + "` shows what was said")
+		}
+		if pause == maxTurnPoll {
+			if err := t.held(ctx); err != nil {
+				return err
+			}
 		}
 		turn, err = t.Threads.GetTurn(ctx, &executorv1.GetTurnRequest{ThreadId: t.thread.GetId(), Number: turn.GetNumber()})
 	}
@@ -147,6 +160,25 @@ func (t *talk) send(ctx context.Context) error {
 	}
 	if t.run = turn.GetRunId(); t.run != t.thread.GetRunId() {
 		t.before, t.seen = usage{}, 0
+	}
+	return nil
+}
+
+// held is the error of a message that waits for a run which stands until somebody does something.
+func (t *talk) held(ctx context.Context) error {
+	th, err := t.Threads.GetThread(ctx, &executorv1.GetThreadRequest{ThreadId: t.thread.GetId()})
+	if err != nil || th.GetRunId() == "" {
+		return err
+	}
+	r, err := t.Executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: th.GetRunId()})
+	switch {
+	case err != nil:
+		return err
+	case r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && !passes(r.GetStateReason()):
+		return isPaused(r)
+	case r.GetOpenInterrupts() > 0:
+		return errs.New(errs.FailedPrecondition, "RUN_ASKS", "the message is queued: run %s asks what no message answers", r.GetId()).
+			Hint("GET /v1/interrupts?runId=" + r.GetId() + " lists the questions")
 	}
 	return nil
 }
@@ -174,9 +206,10 @@ func (t *talk) answer(ctx context.Context, write func(string) error, idle func()
 				return t.ended(ctx)
 			}
 			if t.isAnswer(ctx, ev) {
-				if err := write(t.from(ev) + ev.GetTokenDelta().GetText()); err != nil {
+				if err := write(t.separator(ev) + ev.GetTokenDelta().GetText()); err != nil {
 					return nil, err
 				}
+				quiet.Reset(t.KeepAlive)
 			}
 			if err := t.paused(ctx, ev); err != nil {
 				return nil, err
@@ -251,8 +284,9 @@ func (t *talk) isAnswer(ctx context.Context, ev *executorv1.RunEvent) bool {
 	return own && d.GetVisit().GetNodeId() == nodeReason
 }
 
-// from is what keeps the text of an event apart from that of another attempt before it.
-func (t *talk) from(ev *executorv1.RunEvent) string {
+// separator is what keeps the text of an event apart from that of another attempt before it, which it
+// remembers.
+func (t *talk) separator(ev *executorv1.RunEvent) string {
 	d, before := ev.GetTokenDelta(), t.speaker
 	if t.speaker = fmt.Sprint(ev.GetRunId(), d.GetVisit(), d.GetAttempt()); before == "" || before == t.speaker {
 		return ""
@@ -260,20 +294,31 @@ func (t *talk) from(ev *executorv1.RunEvent) string {
 	return "\n\n"
 }
 
-// unsettled is the pause that ends by itself within moments.
-const unsettled = "BUDGET_UNSETTLED"
+// passes reports whether a pause may end by itself within moments: while prices are asked for, and
+// while calls of other runs hold the room of a cap.
+func passes(reason string) bool { return reason == "BUDGET_UNSETTLED" || reason == "CAP_REACHED" }
+
+// capPause is how long a run that a cap has stopped may take to go on by itself.
+const capPause = 3 * time.Second
 
 // paused is the error of a run that stands still until somebody does something.
 func (t *talk) paused(ctx context.Context, ev *executorv1.RunEvent) error {
 	p := ev.GetRunPaused()
-	if p == nil || p.GetReason() == unsettled {
+	if p == nil || p.GetReason() == "BUDGET_UNSETTLED" {
 		return nil
+	}
+	if passes(p.GetReason()) && !sleep.For(ctx, capPause) {
+		return ctx.Err()
 	}
 	r, err := t.Executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: ev.GetRunId()})
 	if err != nil || r.GetState() != executorv1.RunState_RUN_STATE_PAUSED { // it has gone on since
 		return err
 	}
-	return errs.New(errs.FailedPrecondition, "RUN_PAUSED", "run %s is paused: %s %s", r.GetId(), p.GetReason(), p.GetMessage()).
+	return isPaused(r)
+}
+
+func isPaused(r *executorv1.Run) error {
+	return errs.New(errs.FailedPrecondition, "RUN_PAUSED", "run %s is paused: %s", r.GetId(), r.GetStateReason()).
 		Hint("`epigraph runs resume " + r.GetId() + "` lets it go on, and its thread then has the answer")
 }
 

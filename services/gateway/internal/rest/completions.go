@@ -17,7 +17,7 @@ import (
 // completionRoutes serve clients of OpenAI's API. They need what a message to a thread needs.
 func (s *Server) completionRoutes() []*route {
 	conn := s.Cells.Conn(cells.Executor)
-	door := completions.New(completions.Options{
+	handler := completions.New(completions.Options{
 		Executor: executorv1.NewExecutorServiceClient(conn), Threads: executorv1.NewThreadServiceClient(conn),
 		Workflows: registryv1.NewWorkflowServiceClient(s.Cells.Conn(cells.Registry)),
 		Body: func(w http.ResponseWriter, r *http.Request) (body []byte, free func(), err error) {
@@ -35,10 +35,10 @@ func (s *Server) completionRoutes() []*route {
 	threads := executorv1.File_epigraph_executor_v1_thread_proto.Services().ByName("ThreadService").Methods()
 	ask := newRoute(http.MethodPost, "/v1/chat/completions")
 	ask.rpc, ask.stream, ask.render = threads.ByName("AppendMessage"), true, completionError
-	ask.handler = s.countStreams(door)
+	ask.handler = s.countStreams(handler)
 	models := newRoute(http.MethodGet, "/v1/models")
 	models.rpc, models.render = threads.ByName("ListThreads"), completionError
-	models.handler = http.HandlerFunc(door.Models)
+	models.handler = http.HandlerFunc(handler.Models)
 	return []*route{ask, models}
 }
 

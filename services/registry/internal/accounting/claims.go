@@ -66,7 +66,7 @@ func (b *Accounts) ClaimTask(ctx context.Context, namespace, taskID, runID, data
 		}
 		c := epic.Claim{
 			Namespace: namespace, TaskID: taskID, RunID: runID, Database: database, State: epic.Claimed, LeaseUntil: ends,
-			EstimatedTokens: max(w.task.EstimatedTokens, 0), TokensBefore: w.task.Actual.Tokens,
+			EstimatedTokens: min(max(w.task.EstimatedTokens, 0), epic.MaxEstimate), TokensBefore: w.task.Actual.Tokens,
 		}
 		if err := tx.PutClaim(ctx, c); err != nil {
 			return err

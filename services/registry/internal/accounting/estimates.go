@@ -19,7 +19,7 @@ import (
 // later. The epic is locked, so two claims in it do not both take what is left, and the account of the
 // namespace is locked for the same reason.
 func (w *work) estimateFits(ctx context.Context) error {
-	want := w.task.EstimatedTokens
+	want := min(w.task.EstimatedTokens, epic.MaxEstimate)
 	if want <= 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func estimateRefused(t *epic.Task, a *ledger.Account, no *ledger.Refusal, others
 func affordable(ctx context.Context, tx store.Tx, e *epic.Epic, ready []epic.Ready, busy int) ([]epic.Ready, error) {
 	var wanted int64
 	for _, r := range ready {
-		wanted += max(r.EstimatedTokens, 0)
+		wanted += min(max(r.EstimatedTokens, 0), epic.MaxEstimate)
 	}
 	if e.BudgetTokens == nil || wanted == 0 {
 		return ready, nil
@@ -101,7 +101,7 @@ func affordable(ctx context.Context, tx store.Tx, e *epic.Epic, ready []epic.Rea
 	}
 	others += starting
 	for i, r := range ready {
-		if want := max(r.EstimatedTokens, 0); want > 0 {
+		if want := min(max(r.EstimatedTokens, 0), epic.MaxEstimate); want > 0 {
 			if a.AdmitEstimate(want, others) != nil {
 				if busy == 0 {
 					i = max(i, 1)

@@ -114,7 +114,7 @@ func (b *Accounts) goOnWithRoom(ctx context.Context, namespace string, in []Rese
 // goOnUnderCaps lets the epics go on that a cap of the namespace had stopped, after it has changed. Those for
 // which it is too small still are stopped again by their next calls.
 func (b *Accounts) goOnUnderCaps(ctx context.Context, namespace string) error {
-	q := store.EpicQuery{Namespace: namespace, States: []epic.State{epic.Paused}, Limit: resumedAtOnce}
+	q := store.EpicQuery{Namespace: namespace, States: []epic.State{epic.Paused}, PauseReason: epic.ReasonNamespaceCap, Limit: resumedAtOnce}
 	found, err := b.Epics(ctx, q)
 	if err != nil {
 		return err

@@ -22,6 +22,8 @@ const (
 	defaultRetries = 2
 	// MaxBlockedBy bounds how many tasks are named that keep another one waiting.
 	MaxBlockedBy = 20
+	// MaxEstimate bounds the estimate of a task in tokens, so that no sum of them leaves 64 bits.
+	MaxEstimate = 1_000_000_000_000
 
 	maxNotes     = 1000
 	maxNoteBytes = 1 << 20
@@ -75,7 +77,8 @@ type Task struct {
 	// Definition is the text of a workflow of the task's own, or empty.
 	Definition string
 	// RunID is the run whose claim was confirmed last.
-	RunID           string
+	RunID string
+	// EstimatedTokens is at most MaxEstimate.
 	EstimatedTokens int64
 	Actual          usage.Totals
 	// Duration is how long all its runs took together.

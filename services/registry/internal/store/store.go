@@ -379,6 +379,8 @@ type TaskTotals struct {
 type EpicQuery struct {
 	Namespace string
 	States    []epic.State
+	// PauseReason matches epics that are paused for it.
+	PauseReason string
 	// AnyTag matches epics that have one of these.
 	AnyTag []string
 	// Text is searched in the folded title and description.

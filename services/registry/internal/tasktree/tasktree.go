@@ -308,7 +308,7 @@ func (r *reader) taskField(t *epic.Task, m value) {
 			t.Input = slices.Clone(r.faults.src[m.at:m.end])
 		}
 	case "estimated_tokens":
-		r.integer(m, 0, 1<<62, &t.EstimatedTokens)
+		r.integer(m, 0, epic.MaxEstimate, &t.EstimatedTokens)
 	case "max_retries":
 		r.integer(m, -1, 100, &n)
 		t.MaxRetries = int32(n)

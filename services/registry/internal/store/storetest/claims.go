@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -302,6 +303,19 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			require.Contains(t, no.Message, "task "+two+" has spent 0 of 59")
 			capOf(ledger.ID{Level: ledger.Task, Name: two}, 60)
 			require.NoError(t, claim(f, two, "two"))
+		},
+		"Claim/HugeEstimatesStopNobodyElse": func(t *testing.T, f *fixture) {
+			for i := range 3 { // without a cap nothing holds them back
+				v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: f.epic(t, epic.Epic{}).ID, Title: "huge", EstimatedTokens: math.MaxInt64})
+				require.NoError(t, err)
+				require.NoError(t, claim(f, v.ID, fmt.Sprint("huge", i)))
+			}
+			most := int64(math.MaxInt64)
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Namespace}, ledger.Caps{Tokens: &most}, ledger.Caps{})
+			require.NoError(t, err)
+			v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: f.epic(t, epic.Epic{}).ID, Title: "small", EstimatedTokens: 60})
+			require.NoError(t, err)
+			require.NoError(t, claim(f, v.ID, "small"))
 		},
 		"Claim/OneOfManyTasksGetsWhatIsLeftForEstimates": func(t *testing.T, f *fixture) {
 			limit := int64(60)
