@@ -37,8 +37,8 @@ type Filler struct {
 	Never string
 	// Tags are a stored list of one tag.
 	Tags string
-	// Indexes drops the indexes that no key needs, and returns what makes them again: that takes less time when
-	// all rows are there.
+	// Indexes drops the indexes that no key needs, and returns what makes them again: that takes less
+	// time when all rows are there.
 	Indexes func(t testing.TB) []string
 	// After runs when all rows are there, as a database in use has long since done.
 	After []string
