@@ -102,6 +102,7 @@ export class RunModel {
   /** keep takes a run that a request has answered. */
   keep(run: Run) {
     this.run = run;
+    this.error = undefined; // what failed before was a moment of the server
     this.tell("run");
   }
 

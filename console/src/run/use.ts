@@ -11,7 +11,7 @@ export function useModel(): RunModel {
   return model;
 }
 
-/** useRun reads a run as long as something shows it. */
+/** useRunModel reads a run as long as something shows it. */
 export function useRunModel(id: string): RunModel {
   const [model, setModel] = useState(() => new RunModel(id));
   useEffect(() => {

@@ -36,7 +36,7 @@ export function ago(text: string | undefined, now: number): string {
   return ms < 1000 ? "now" : `${duration(ms)} ago`;
 }
 
-/** seconds reads a duration of the API, such as "1.5s", as milliseconds. */
+/** milliseconds reads a duration of the API, such as "1.5s", as milliseconds. */
 export function milliseconds(text: string | undefined): number {
   return text ? Number.parseFloat(text) * 1000 : 0;
 }
