@@ -76,7 +76,7 @@ var figures = map[string][]figure{
 	"limits":           {{"10,000", "services/executor/internal/limit.MaxLimits"}},
 	"epics":            {words("100,000", "a field of accounting.DefaultBounds")},
 	"tasks of an epic": {words("10,000", "a field of accounting.DefaultBounds")},
-	"tasks at work at once of an epic that runs by itself": {words("64", "a rule of the proto"), {"4", "services/registry/internal/accounting.DefaultParallel"}},
+	"tasks at work at once of an epic that runs by itself": {words("64", "a rule of the proto"), {"4", "services/registry/internal/epic.DefaultParallel"}},
 	"inputs of the workflow of a task":                     {{"256 KiB", "services/registry/internal/rpc.maxInput"}},
 
 	"prices of its own": {words("10,000", "a field of accounting.DefaultBounds")},

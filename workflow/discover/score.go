@@ -73,6 +73,9 @@ const (
 	CreateNew Tier = "create_new"
 )
 
+// ReuseScore is the score from which on a workflow fits as it is.
+const ReuseScore = float64(reuseFrom) / scale
+
 // The weights of a score.
 const (
 	ofCapability, ofTags, ofSuccess, ofDescription = 0.8, 0.1, 0.1, 0.05

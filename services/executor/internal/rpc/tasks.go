@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workflow/discover"
 )
 
 // Reasons of tasks that cannot be started.
@@ -29,9 +30,6 @@ const (
 	// ReasonDefinitionInvalid is the reason when the definition that a task brings cannot be run.
 	ReasonDefinitionInvalid = "TASK_DEFINITION_INVALID"
 )
-
-// reuseAt is the match score from which on a workflow is used as it is, as discovery recommends.
-const reuseAt = 0.95
 
 // Tasks starts the tasks of epics that run by themselves. Server must be set before the engine runs.
 type Tasks struct {
@@ -161,7 +159,7 @@ func (s *Tasks) workflow(ctx context.Context, e *registryv1.Epic, t *registryv1.
 	if err != nil {
 		return "", err
 	}
-	if len(found) > 0 && found[0].Score >= reuseAt {
+	if len(found) > 0 && found[0].Score >= discover.ReuseScore {
 		return fmt.Sprintf("%s@%d", found[0].Slug, found[0].Version), nil
 	}
 	best := "there is none in the catalog"
@@ -172,7 +170,7 @@ func (s *Tasks) workflow(ctx context.Context, e *registryv1.Epic, t *registryv1.
 		}
 		best = fmt.Sprintf("the best is %s with %.2f, which lacks %s", found[0].Slug, found[0].Score, lacks)
 	}
-	return "", errs.New(errs.FailedPrecondition, ReasonNoMatch, "no workflow meets the requirements of the task with a score of %.2f: %s", reuseAt, best).
+	return "", errs.New(errs.FailedPrecondition, ReasonNoMatch, "no workflow meets the requirements of the task with a score of %.2f: %s", discover.ReuseScore, best).
 		Hint("create or fork one, name it with `epigraph tasks update " + t.GetId() + " --workflow NAME`, and move the task to PENDING")
 }
 

@@ -13,12 +13,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
-// DefaultParallel is how many tasks of an epic are worked on at once if nobody says.
-const DefaultParallel = 4
-
 // RunEpic has an epic run by itself, with so many tasks at once; 0 leaves the limit that it has, at first
-// DefaultParallel. A workflow
-// that is not empty becomes that of tasks which name neither one nor requirements.
+// epic.DefaultParallel. A workflow that is not empty becomes that of tasks which name neither one nor
+// requirements.
 func (b *Accounts) RunEpic(ctx context.Context, namespace, id string, c Change, parallel int32, workflow string) (epic.Epic, error) {
 	return b.changeEpic(ctx, namespace, "RunEpic", id, c, func(_ context.Context, _ store.Tx, e *epic.Epic, _ time.Time) error {
 		if e.State != epic.Planning && e.State != epic.Active {
@@ -28,7 +25,7 @@ func (b *Accounts) RunEpic(ctx context.Context, namespace, id string, c Change, 
 		case parallel > 0:
 			e.Parallel = parallel
 		case e.Parallel == 0:
-			e.Parallel = DefaultParallel
+			e.Parallel = epic.DefaultParallel
 		}
 		if workflow != "" {
 			e.WorkflowSlug = workflow

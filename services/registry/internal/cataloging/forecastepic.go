@@ -19,9 +19,6 @@ const (
 	maxForecasts = 100
 	// tasksRead is how many tasks are read at once.
 	tasksRead = 200
-	// defaultParallel is the limit of an epic that has none yet, and reuseAt the match score from which on a
-	// workflow is used as it is. Executors start tasks by the same numbers.
-	defaultParallel, reuseAt = 4, 0.95
 )
 
 // ForecastEpic tells what the tasks of an epic that have not ended may need. parallel is how many are worked
@@ -35,7 +32,7 @@ func (c *Catalog) ForecastEpic(ctx context.Context, namespace, id string, parall
 		f.Parallel = int(e.Parallel)
 	}
 	if f.Parallel == 0 {
-		f.Parallel = defaultParallel
+		f.Parallel = epic.DefaultParallel
 	}
 	if fallback == "" {
 		fallback = e.WorkflowSlug
@@ -99,11 +96,9 @@ func (s *pieces) add(ctx context.Context, t *epic.Task) error {
 			if p, err = s.piece(ctx, t); err != nil {
 				return err
 			}
+			s.known[by] = p
 		} else {
 			p = catalog.Piece{Unknown: fmt.Sprintf("the tasks of the epic have more than %d different workflows; no others are looked at", maxForecasts)}
-		}
-		if len(s.known) < maxForecasts {
-			s.known[by] = p
 		}
 	}
 	p.TaskID, p.Title, p.Priority = t.ID, t.Title, int(t.Priority)
@@ -176,8 +171,8 @@ func (s *pieces) match(ctx context.Context, needs []byte) (ref, why string, err 
 	switch {
 	case err != nil:
 		return "", "", err
-	case len(found) == 0 || found[0].Score < reuseAt:
-		return "", fmt.Sprintf("no workflow meets its requirements with a score of %.2f", reuseAt), nil
+	case len(found) == 0 || found[0].Score < discover.ReuseScore:
+		return "", fmt.Sprintf("no workflow meets its requirements with a score of %.2f", discover.ReuseScore), nil
 	}
 	return catalog.At(found[0].Workflow.Slug, found[0].Workflow.Latest), "", nil
 }

@@ -37,6 +37,9 @@ const (
 	ReasonTaskReady = "TASK_READY"
 )
 
+// DefaultParallel is how many tasks of an epic are worked on at once if nobody says.
+const DefaultParallel = 4
+
 // Order is what the registry wants of the run of a task, and has not happened yet. A run has at most
 // one, and so has a task that is to be started.
 type Order struct {

@@ -262,7 +262,7 @@ func runningCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{})
 			got, err := f.RunEpic(f.ctx, ns, e.ID, accounting.Change{}, 0, "greet")
 			require.NoError(t, err)
-			require.EqualValues(t, accounting.DefaultParallel, got.Parallel)
+			require.EqualValues(t, epic.DefaultParallel, got.Parallel)
 			require.Equal(t, "greet", got.WorkflowSlug)
 			require.Equal(t, got, f.epicNow(t, e.ID))
 			f.runEpic(t, e.ID, 8)
