@@ -202,14 +202,8 @@ func (b *Accounts) mayBeCapped(ctx context.Context, namespace string, in []Reser
 	if slices.ContainsFunc(in, func(r Reservation) bool { return len(r.Runs) > 0 }) {
 		return true, nil
 	}
-	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (bool, error) {
-		tasks, err := r.TaskTotals(ctx, namespace, taskIDs(in))
-		if err != nil {
-			return false, err
-		}
-		found, err := r.Accounts(ctx, namespace, accountsOf(in, tasks))
-		return slices.ContainsFunc(found, func(a ledger.Account) bool { return a.Bounds() }), err
-	})
+	found, err := b.store.AccountsOfCalls(ctx, namespace, accountsOf(in, nil), taskIDs(in))
+	return slices.ContainsFunc(found, func(a ledger.Account) bool { return a.Bounds() }), err
 }
 
 func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Duration, in []Reservation) ([]Reserved, error) {
@@ -258,10 +252,7 @@ func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Dura
 			taken[id] = accounts[id]
 		}
 	}
-	if err := tx.InsertReservations(ctx, namespace, held, lease); err != nil {
-		return nil, err
-	}
-	return out, putAccounts(ctx, tx, namespace, taken)
+	return out, tx.TakeReservations(ctx, namespace, held, lease, inOrder(taken))
 }
 
 // takeOver gives reservations that are there to the owners that ask for their calls again, unless a
@@ -297,16 +288,9 @@ func knownCalls(ctx context.Context, tx store.Tx, namespace string, in []Reserva
 	for i := range in {
 		keys[i] = reservedAs(in[i].Key)
 	}
-	known := map[usage.Key]Reserved{}
-	there, err := tx.Reservations(ctx, namespace, keys)
-	if err != nil {
-		return nil, err
-	}
-	for i := range there {
-		known[there[i].Key] = Reserved{Capped: true}
-	}
-	booked, err := tx.Booked(ctx, namespace, keys)
-	for _, k := range booked {
+	there, err := tx.Known(ctx, namespace, keys)
+	known := make(map[usage.Key]Reserved, len(there))
+	for _, k := range there {
 		known[k] = Reserved{Capped: true}
 	}
 	return known, err
@@ -447,11 +431,16 @@ func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reser
 
 // putAccounts writes accounts in the order in which they are locked.
 func putAccounts(ctx context.Context, tx store.Tx, namespace string, accounts map[ledger.ID]*ledger.Account) error {
-	var put []ledger.Account
+	return tx.PutAccounts(ctx, namespace, inOrder(accounts))
+}
+
+// inOrder are accounts in the order in which they are locked.
+func inOrder(accounts map[ledger.ID]*ledger.Account) []ledger.Account {
+	out := make([]ledger.Account, 0, len(accounts))
 	for _, id := range slices.SortedFunc(maps.Keys(accounts), ledger.ID.Compare) {
-		put = append(put, *accounts[id])
+		out = append(out, *accounts[id])
 	}
-	return tx.PutAccounts(ctx, namespace, put)
+	return out
 }
 
 // Release gives back what was reserved for calls that were not made, and takes back what was booked for them

@@ -55,6 +55,8 @@ type Store interface {
 	LeaseOrders(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Order, error)
 	// AcknowledgeOrders deletes orders, by namespace, task, run and id. Missing ones are no error.
 	AcknowledgeOrders(ctx context.Context, done []epic.Order) error
+	// AccountsOfCalls returns those of the accounts that exist, and those of the epics of the tasks.
+	AccountsOfCalls(ctx context.Context, namespace string, ids []ledger.ID, taskIDs []string) ([]ledger.Account, error)
 	// ForgottenReservations returns at most limit reservations whose lease has ended, the longest forgotten,
 	// by namespace and key.
 	ForgottenReservations(ctx context.Context, limit int) ([]Forgotten, error)
@@ -299,8 +301,11 @@ type Tx interface {
 	PutAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error
 	// LockReservations locks those of the reservations that exist, by key, and returns them.
 	LockReservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
-	// InsertReservations adds reservations, which are forgotten after the lease.
-	InsertReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration) error
+	// Known returns those of the keys that are reserved or have a usage entry, in no order.
+	Known(ctx context.Context, namespace string, keys []usage.Key) ([]usage.Key, error)
+	// TakeReservations adds reservations, which are forgotten after the lease, and overwrites the locked
+	// accounts from which they take.
+	TakeReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration, from []ledger.Account) error
 	// OwnReservations gives reservations, which come by key, the incarnation of a later owner. It comes
 	// before the locks of accounts.
 	OwnReservations(ctx context.Context, namespace string, held []ledger.Held) error

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -59,14 +60,43 @@ func (t tx) accounts(ctx context.Context, namespace string, ids []ledger.ID, loc
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	s := accountsByID(t.d, namespace, ids, locked)
+	return collect(ctx, t, scanAccount, s.Query, s.Args...)
+}
+
+// accountsByID looks each up by its key, however the database estimates the size of the table.
+func accountsByID(d dbkit.Dialect, namespace string, ids []ledger.ID, locked string) dbkit.Stmt {
 	rows := make([][]any, len(ids))
 	for i, id := range ids {
 		rows[i] = []any{int16(id.Level), id.Name}
 	}
-	// Each is looked up by its key, however the database estimates the size of the table.
-	return collect(ctx, t, scanAccount, `SELECT a.`+strings.ReplaceAll(accountColumns, `, `, `, a.`)+` FROM `+
-		t.d.Rows(`n`, 2, accountTypes()[:accountKey]...)+t.d.LookUp(`accounts`, `a`, `a.namespace = $1 AND a.level = n.level AND a.id = n.id`)+`
-		ORDER BY a.level, a.id`+locked, append([]any{namespace}, t.d.RowArgs(accountKey, rows)...)...)
+	return dbkit.Stmt{
+		Query: `SELECT a.` + strings.ReplaceAll(accountColumns, `, `, `, a.`) + ` FROM ` +
+			d.Rows(`n`, 2, accountTypes()[:accountKey]...) + d.LookUp(`accounts`, `a`, `a.namespace = $1 AND a.level = n.level AND a.id = n.id`) + `
+			ORDER BY a.level, a.id` + locked,
+		Args: append([]any{namespace}, d.RowArgs(accountKey, rows)...),
+	}
+}
+
+// AccountsOfCalls implements store.Store.
+func (s *Store) AccountsOfCalls(ctx context.Context, namespace string, ids []ledger.ID, taskIDs []string) (found []ledger.Account, err error) {
+	stmts := []dbkit.Stmt{accountsByID(s.d, namespace, ids, ``)}
+	if len(taskIDs) > 0 {
+		stmts = append(stmts, dbkit.Stmt{
+			Query: `SELECT a.` + strings.ReplaceAll(accountColumns, `, `, `, a.`) + ` FROM tasks AS n` +
+				s.d.LookUp(`accounts`, `a`, `a.namespace = $1 AND a.level = $2 AND a.id = n.epic_id`) + `
+				WHERE n.namespace = $1 AND ` + s.d.In(`n.id`, `$3`),
+			Args: []any{namespace, int16(ledger.Epic), taskIDs},
+		})
+	}
+	err = s.db.Reads.Read(ctx, namespace, func(ctx context.Context) error {
+		found = found[:0]
+		for i := range stmts {
+			stmts[i].Rows = into(&found, scanAccount)
+		}
+		return s.db.Pool.View(ctx, stmts...)
+	})
+	return found, err
 }
 
 // Accounts implements store.Reader.
@@ -133,6 +163,11 @@ func accountRows(accounts []ledger.Account) [][]any {
 
 // PutAccounts implements store.Tx.
 func (t tx) PutAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error {
+	return t.some(ctx, t.putAccounts(namespace, accounts))
+}
+
+// putAccounts are the statements that overwrite accounts. It notes that they change.
+func (t tx) putAccounts(namespace string, accounts []ledger.Account) []dbkit.Stmt {
 	stmts := make([]dbkit.Stmt, len(accounts))
 	for i, a := range accounts {
 		stmts[i] = dbkit.Stmt{
@@ -144,7 +179,7 @@ func (t tx) PutAccounts(ctx context.Context, namespace string, accounts []ledger
 		}
 	}
 	t.changes.putAccounts(accounts)
-	return t.some(ctx, stmts)
+	return stmts
 }
 
 // reservationTypes are the columns of reservationColumns with their types on PostgreSQL.
@@ -213,12 +248,32 @@ func (t tx) reservations(ctx context.Context, namespace string, keys []usage.Key
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	// Each is looked up by its key, however the database estimates the size of the table, which changes by
-	// the second.
 	return collect(ctx, t, scanHeld, `SELECT r.`+strings.ReplaceAll(reservationColumns, `, `, `, r.`)+`, r.estimated
-		FROM `+t.d.Rows(`n`, 2, reservationTypes()[:reservationKeys]...)+t.d.LookUp(`reservations`, `r`, ofKey)+`
+		FROM `+t.reserved()+`
 		ORDER BY r.run_id, r.node_id, r.visit, r.item, r.attempt, r.call`+locked,
 		append([]any{namespace}, t.d.RowArgs(reservationKeys, keyRows(keys))...)...)
+}
+
+// reserved are the reservations r of keys n, which begin with the second parameter. Each is looked up by
+// its key, however the database estimates the size of the table, which changes by the second.
+func (t tx) reserved() string {
+	return t.d.Rows(`n`, 2, reservationTypes()[:reservationKeys]...) + t.d.LookUp(`reservations`, `r`, ofKey)
+}
+
+// Known implements store.Tx.
+func (t tx) Known(ctx context.Context, namespace string, keys []usage.Key) ([]usage.Key, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	var known []usage.Key
+	booked := t.booked(namespace, keys)
+	booked.Rows = into(&known, scanKey)
+	err := t.Batch(ctx, dbkit.Stmt{
+		Query: `SELECT r.run_id, ` + fmt.Sprint(int(usage.Executor)) + `, r.node_id, r.visit, r.item, r.attempt, r.call FROM ` + t.reserved(),
+		Args:  append([]any{namespace}, t.d.RowArgs(reservationKeys, keyRows(keys))...),
+		Rows:  into(&known, scanKey),
+	}, booked)
+	return known, err
 }
 
 // ofKey holds for the reservation r of a key n.
@@ -233,8 +288,8 @@ func keyRows(keys []usage.Key) [][]any {
 	return rows
 }
 
-// InsertReservations implements store.Tx.
-func (t tx) InsertReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration) error {
+// TakeReservations implements store.Tx.
+func (t tx) TakeReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration, from []ledger.Account) error {
 	if len(held) == 0 {
 		return nil
 	}
@@ -251,10 +306,12 @@ func (t tx) InsertReservations(ctx context.Context, namespace string, held []led
 		rows[i] = append(reservationKeyArgs(h.Key), h.Tokens, h.NanoUSD, h.Unpriced, int16(h.Kind), h.TaskID, h.EpicID, h.Provider, h.Model, accounts, h.Incarnation)
 	}
 	types := reservationTypes()
-	_, err := t.Exec(ctx, `INSERT INTO reservations (namespace, lease_until, `+reservationColumns+`)
-		SELECT $1, `+t.d.Now()+` + `+t.d.Span(`$2`)+`, n.* FROM `+t.d.Rows(`n`, 3, types...),
-		append([]any{namespace, lease}, t.d.RowArgs(len(types), rows)...)...)
-	return err
+	insert := dbkit.Stmt{
+		Query: `INSERT INTO reservations (namespace, lease_until, ` + reservationColumns + `)
+		SELECT $1, ` + t.d.Now() + ` + ` + t.d.Span(`$2`) + `, n.* FROM ` + t.d.Rows(`n`, 3, types...),
+		Args: append([]any{namespace, lease}, t.d.RowArgs(len(types), rows)...),
+	}
+	return t.Batch(ctx, append([]dbkit.Stmt{insert}, t.putAccounts(namespace, from)...)...)
 }
 
 // OwnReservations implements store.Tx.

@@ -189,6 +189,15 @@ func collect[T any](ctx context.Context, t tx, scan func(dbkit.Scanner) (T, erro
 	return dbkit.Collect(rows, err, func(rows dbkit.Rows) (T, error) { return scan(rows) })
 }
 
+// into appends the rows of a statement of a batch.
+func into[T any](all *[]T, scan func(dbkit.Scanner) (T, error)) func(dbkit.Rows) error {
+	return func(rows dbkit.Rows) error {
+		found, err := dbkit.Collect(rows, nil, func(rows dbkit.Rows) (T, error) { return scan(rows) })
+		*all = append(*all, found...)
+		return err
+	}
+}
+
 // each reads all rows of a query for the effect of scan.
 func (t tx) each(ctx context.Context, scan func(dbkit.Scanner) error, query string, args ...any) error {
 	_, err := collect(ctx, t, func(row dbkit.Scanner) (struct{}, error) { return struct{}{}, scan(row) }, query, args...)

@@ -139,17 +139,26 @@ func (t tx) Booked(ctx context.Context, namespace string, keys []usage.Key) ([]u
 	if len(keys) == 0 {
 		return nil, nil
 	}
+	s := t.booked(namespace, keys)
+	return collect(ctx, t, scanKey, s.Query, s.Args...)
+}
+
+func (t tx) booked(namespace string, keys []usage.Key) dbkit.Stmt {
 	rows := make([][]any, len(keys))
 	for i, k := range keys {
 		rows[i] = keyArgs(k)
 	}
-	return collect(ctx, t, func(row dbkit.Scanner) (k usage.Key, err error) {
-		err = row.Scan(&k.RunID, &k.Source, &k.NodeID, &k.Visit, &k.Item, &k.Attempt, &k.Call)
-		return k, err
-	}, `SELECT u.run_id, u.source, u.node_id, u.visit, u.item, u.attempt, u.call FROM `+t.d.Rows(`n`, 2, entryTypes()[:keyColumns]...)+
-		t.d.LookUp(`usage_entries`, `u`, `u.namespace = $1 AND u.source = n.source AND u.run_id = n.run_id AND u.node_id = n.node_id
-			AND u.visit = n.visit AND u.item = n.item AND u.attempt = n.attempt AND u.call = n.call`),
-		append([]any{namespace}, t.d.RowArgs(keyColumns, rows)...)...)
+	return dbkit.Stmt{
+		Query: `SELECT u.run_id, u.source, u.node_id, u.visit, u.item, u.attempt, u.call FROM ` + t.d.Rows(`n`, 2, entryTypes()[:keyColumns]...) +
+			t.d.LookUp(`usage_entries`, `u`, `u.namespace = $1 AND u.source = n.source AND u.run_id = n.run_id AND u.node_id = n.node_id
+				AND u.visit = n.visit AND u.item = n.item AND u.attempt = n.attempt AND u.call = n.call`),
+		Args: append([]any{namespace}, t.d.RowArgs(keyColumns, rows)...),
+	}
+}
+
+func scanKey(row dbkit.Scanner) (k usage.Key, err error) {
+	err = row.Scan(&k.RunID, &k.Source, &k.NodeID, &k.Visit, &k.Item, &k.Attempt, &k.Call)
+	return k, err
 }
 
 // TaskTotals implements store.Reader.
