@@ -15,7 +15,8 @@ type Lineage struct {
 	Ref    workgraph.Ref
 	// Depth is 0 for a root; see ChildDepth.
 	Depth int
-	// Delegated is how many runs that a model chose stand on the way from the root to this one, itself included.
+	// Delegated is how many runs that a model chose stand on the way from the root to this one, itself
+	// included.
 	Delegated int
 	// Borrowed reports that the task belongs to an ancestor. Costs are booked on it, but this run neither
 	// claims nor ends it.

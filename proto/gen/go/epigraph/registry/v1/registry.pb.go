@@ -460,8 +460,8 @@ func (x *SearchEpicsRequest) GetOpenToUserId() string {
 // SearchEpicsResponse is one page of what was found.
 type SearchEpicsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The epics, the best first. Without a query a page may have fewer than asked for, or none, though there are
-	// more pages: the search for one page is bounded.
+	// The epics, the best first. Without a query a page may have fewer than asked for, or none, though there
+	// are more pages: the search for one page is bounded.
 	Matches []*EpicMatch `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
 	// The token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
