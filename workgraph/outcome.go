@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -128,6 +129,9 @@ type Children struct {
 	// list of slots. The visit fails with CHILD_FAILED if the run does not complete or its result was left
 	// out. Exactly one run must be given.
 	AsResult bool `json:"as_result,omitempty"`
+	// Bare makes the visit's value the list of the results of the children, without their slots. In place of
+	// the result of a child that did not complete, or that was left out, stands a BareFault.
+	Bare bool `json:"bare,omitempty"`
 	// Keep says under which key the outcome is to be kept for equal calls once the visit has completed. The
 	// caller that gives the outcome to the machine sets it, whatever the actor says.
 	Keep *KeepAs `json:"keep,omitempty"`
@@ -157,6 +161,8 @@ type Child struct {
 	Input  Input             `json:"input,omitzero"`
 	TaskID string            `json:"task_id,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// Delegated says that a model chose what the child runs. The machine keeps it and does not read it.
+	Delegated bool `json:"delegated,omitempty"`
 	// SameDepth says that the child is a part of the spawning run's own work, moved to another run to keep
 	// that one small. The child has the depth of its parent, so that a bound on nesting does not count it.
 	SameDepth bool `json:"same_depth,omitempty"`
@@ -211,6 +217,38 @@ type ChildSlot struct {
 	Spent *Spent `json:"-"`
 	// Unsettled is usage of the child that has no price yet. Usage and Spent do not contain its cost.
 	Unsettled []Unsettled `json:"-"`
+}
+
+// BareFault stands in a list of results for that of a child that has none. Its name is that of other systems.
+type BareFault struct {
+	Error  string `json:"_error"`
+	RunID  string `json:"run_id"`
+	Status Status `json:"status"`
+}
+
+// maxBareFault bounds the text of a BareFault in bytes.
+const maxBareFault = 500
+
+// bare is the result of the child, or a BareFault.
+func (sl *ChildSlot) bare() any {
+	fault := BareFault{RunID: sl.RunID, Status: sl.Status}
+	switch {
+	case sl.Status == StatusTimedOut:
+		fault.Error = "Child execution timed out"
+		return fault
+	case sl.Error != nil:
+		fault.Error = "Child execution failed: " + sl.Error.Error()
+	case sl.Status == StatusCompleted && len(sl.Result) > 0:
+		return sl.Result
+	case sl.Status == StatusCompleted:
+		return rawNull
+	case sl.Reason != "":
+		fault.Error = "Child execution failed: " + string(sl.Status) + ", " + sl.Reason
+	default:
+		fault.Error = "Child execution failed: " + string(sl.Status)
+	}
+	fault.Error = strings.ToValidUTF8(fault.Error[:min(len(fault.Error), maxBareFault)], "")
+	return fault
 }
 
 // StatusTimedOut is the status of a child's slot if the wait ended before the child did.

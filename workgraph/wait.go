@@ -131,7 +131,11 @@ func (w *waitState) values() []json.RawMessage {
 		if sl == nil {
 			sl = &ChildSlot{RunID: w.out.Wait.Children.Runs[i].ID, Status: StatusTimedOut, Reason: ReasonTimeout}
 		}
-		b, err := json.Marshal(sl)
+		var value any = sl
+		if w.out.Wait.Children.Bare {
+			value = sl.bare()
+		}
+		b, err := json.Marshal(value)
 		if err != nil {
 			b = rawNull // cannot happen: its parts were checked to be JSON
 		}

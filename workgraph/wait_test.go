@@ -3,8 +3,10 @@ package workgraph
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -182,6 +184,32 @@ func TestWaitForChildren(t *testing.T) {
 		m.later(time.Minute)
 		require.Equal(t, ReasonChildFailed, m.s.End().Error.Reason)
 		require.Equal(t, []string{"x"}, m.fx.CancelChildren)
+	})
+	t.Run("Bare/IsTheListOfTheResults", func(t *testing.T) {
+		m := single1(t, nil)
+		out := spawn("done", "null", "failed", "canceled", "late")
+		out.Wait.Children.Bare, out.Wait.Children.Timeout = true, Duration(time.Minute)
+		m.end("A", out)
+		require.NoError(t, m.child(a, "done", StatusCompleted, "{\"n\":12345678901234567890}"))
+		require.NoError(t, m.child(a, "null", StatusCompleted, ""))
+		require.NoError(t, m.try(ChildEnded{Ref: a, Now: m.now, Slot: ChildSlot{RunID: "failed", Status: StatusFailed, Error: Errorf(Permanent, "BAD", "%s", strings.Repeat("é", 400))}}))
+		require.NoError(t, m.try(ChildEnded{Ref: a, Now: m.now, Slot: ChildSlot{RunID: "canceled", Status: StatusCanceled, Reason: "TASK_CANCELED"}}))
+		m.replays()
+		m.crash()
+		m.later(time.Minute)
+		var list []json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(m.args("B")[0]), &list))
+		require.Len(t, list, 5)
+		require.Equal(t, []string{"{\"n\":12345678901234567890}", "null"}, []string{string(list[0]), string(list[1])}, "a completed one is what it gave")
+		var fault BareFault
+		require.NoError(t, json.Unmarshal(list[2], &fault))
+		require.Equal(t, []any{"failed", StatusFailed}, []any{fault.RunID, fault.Status})
+		require.True(t, strings.HasPrefix(fault.Error, "Child execution failed: "), fault.Error)
+		require.True(t, len(fault.Error) > 450 && len(fault.Error) <= 500 && utf8.ValidString(fault.Error), fault.Error)
+		require.JSONEq(t, `{"_error":"Child execution failed: CANCELED, TASK_CANCELED","run_id":"canceled","status":"CANCELED"}`, string(list[3]))
+		require.JSONEq(t, `{"_error":"Child execution timed out","run_id":"late","status":"TIMED_OUT"}`, string(list[4]))
+		require.ErrorIs(t, m.child(a, "late", StatusCompleted, ""), ErrStale, "a late one is dropped")
+		m.replays()
 	})
 	t.Run("AsResult/TheRunStandsForTheVisit", func(t *testing.T) {
 		alone := func(t *testing.T, timeout Duration) *machine {

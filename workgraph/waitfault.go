@@ -36,6 +36,8 @@ func childrenFault(c *Children) string {
 		return fmt.Sprintf("%d children are more than %d: spawn them in batches", len(c.Runs), MaxChildren)
 	case c.Timeout < 0:
 		return "the timeout for the children is negative"
+	case c.AsResult && c.Bare:
+		return "as_result and bare exclude each other"
 	case c.AsResult && len(c.Runs) != 1:
 		return fmt.Sprintf("as_result lets one run stand for the visit, not %d", len(c.Runs))
 	}

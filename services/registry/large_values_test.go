@@ -124,11 +124,13 @@ func largeCases() map[string]func(*largeWorld) {
 		},
 		"SearchEpics": func(w *largeWorld) {
 			e := w.epic()
-			found, err := w.c.SearchEpics(w.Context(), &registryv1.SearchEpicsRequest{Query: "goal", PageSize: 1000})
-			require.NoError(w, err)
-			i := slices.IndexFunc(found.GetMatches(), func(m *registryv1.EpicMatch) bool { return m.GetEpic().GetId() == e.GetId() })
-			require.GreaterOrEqual(w, i, 0)
-			w.wholeEpic(found.GetMatches()[i].GetEpic())
+			for _, query := range []string{"goal", ""} {
+				found, err := w.c.SearchEpics(w.Context(), &registryv1.SearchEpicsRequest{Query: query, PageSize: 1000})
+				require.NoError(w, err)
+				i := slices.IndexFunc(found.GetMatches(), func(m *registryv1.EpicMatch) bool { return m.GetEpic().GetId() == e.GetId() })
+				require.GreaterOrEqual(w, i, 0, "%q", query)
+				w.wholeEpic(found.GetMatches()[i].GetEpic())
+			}
 		},
 		"ForecastEpic": func(w *largeWorld) {
 			task := w.task()

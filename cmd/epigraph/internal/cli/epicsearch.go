@@ -10,7 +10,7 @@ import (
 )
 
 type epicsSearchCmd struct {
-	Query []string `arg:"" help:"Words of titles, descriptions, tags and results, those of tasks included."`
+	Query []string `arg:"" optional:"" help:"Words of titles, descriptions, tags and results, those of tasks included; the newest epics without any."`
 	page
 	State []string `help:"Epics in any of these states." placeholder:"STATE"`
 	Tags  []string `help:"Epics with any of these tags." name:"tag" placeholder:"TAG"`

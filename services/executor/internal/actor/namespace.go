@@ -41,3 +41,17 @@ func WorkflowOf(ctx context.Context) string {
 	slug, _, _ := strings.Cut(version, "@")
 	return slug
 }
+
+type delegatedKey struct{}
+
+// WithDelegated returns a context whose call is made in a run with so many runs that a model chose on the way
+// to it from its root, itself included.
+func WithDelegated(ctx context.Context, n int) context.Context {
+	return context.WithValue(ctx, delegatedKey{}, n)
+}
+
+// DelegatedOf is how many runs that a model chose stand on the way to the run of the call.
+func DelegatedOf(ctx context.Context) int {
+	n, _ := ctx.Value(delegatedKey{}).(int)
+	return n
+}

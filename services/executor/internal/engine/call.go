@@ -132,7 +132,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	progress := reporter{t.e.feed, a}
 	progress.begin()
 	ctx = actor.WithDirectory(actor.WithNamespace(access.WithRun(ctx, a.run.id), a.run.namespace), directory{t.e.actors, a.run.namespace})
-	ctx = actor.WithWorkflow(ctx, a.run.lineage.Cataloged())
+	ctx = actor.WithDelegated(actor.WithWorkflow(ctx, a.run.lineage.Cataloged()), a.run.lineage.Delegated)
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	if a.overSoft {
 		ctx = actor.WithSoftCap(ctx)

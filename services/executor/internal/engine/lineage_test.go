@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -35,6 +36,27 @@ func TestLineage(t *testing.T) {
 		}
 		// Another root has a quota of its own.
 		l.wait(t, l.start(t, chain(1, "self")), journal.StateCompleted)
+	})
+}
+
+// A run counts the runs on the way to it that a model chose, also across those that were not.
+func TestDelegated(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		var deepest atomic.Int64
+		a := actors{"delegate": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+			n := actor.DelegatedOf(ctx)
+			deepest.Store(int64(n))
+			if n == 2 {
+				return text("done"), nil
+			}
+			chosen := workgraph.Child{Graph: chain(1, "within"), Delegated: true}
+			return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{chosen}, AsResult: true}}}, nil
+		}), "within": spawns(workgraph.Child{Graph: chain(1, "delegate")})}
+		l := run(t, s, a, func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = time.Millisecond })
+		l.jobs(t)
+		l.wait(t, l.start(t, chain(1, "delegate")), journal.StateCompleted)
+		require.Equal(t, int64(2), deepest.Load())
 	})
 }
 

@@ -477,7 +477,7 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	m := record.Metadata{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.Hooks,
+	m := record.Metadata{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Delegated: r.lineage.Delegated, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.Hooks,
 		Approved: r.lineage.Approved, Agent: r.lineage.Agent, Workflow: r.lineage.Workflow, Within: r.lineage.Within, TurnOf: r.lineage.TurnOf, Origin: r.lineage.Origin, Payer: r.lineage.Payer}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget

@@ -75,6 +75,10 @@ func (r Epics) MoveEpic(ctx context.Context, namespace string, e epics.Epic, req
 	return epicFrom(got), err
 }
 
+// maxSearchPages is how many pages are read for one search: a page without a query may have few epics, though
+// there are more.
+const maxSearchPages = 5
+
 // SearchEpics implements epics.Registry.
 func (r Epics) SearchEpics(ctx context.Context, namespace string, s epics.Search) ([]epics.Epic, error) {
 	var states []registryv1.EpicState
@@ -82,25 +86,22 @@ func (r Epics) SearchEpics(ctx context.Context, namespace string, s epics.Search
 		states = append(states, numberOf[registryv1.EpicState](epics.States(), s.Status))
 	}
 	return asked(ctx, namespace, func(ctx context.Context) (out []epics.Epic, err error) {
-		if s.Text == "" {
-			list, err := r.client.ListEpics(ctx, &registryv1.ListEpicsRequest{PageSize: int32(s.Limit), States: states, Tags: s.Tags})
-			for _, e := range list.GetEpics() {
-				found := epicFrom(e)
-				if ended := found.Completed + found.Failed; ended > 0 {
-					rate := float64(found.Completed) / float64(ended)
-					found.SuccessRate = &rate
-				}
-				out = append(out, found)
+		req := &registryv1.SearchEpicsRequest{Query: s.Text, PageSize: int32(s.Limit), States: states, Tags: s.Tags, OpenToUserId: s.User}
+		for range maxSearchPages {
+			found, err := r.client.SearchEpics(ctx, req)
+			if err != nil {
+				return nil, err
 			}
-			return out, err
+			for _, m := range found.GetMatches() {
+				e := epicFrom(m.GetEpic())
+				e.Workflows, e.SuccessRate = m.GetWorkflowSlugs(), m.SuccessRate
+				out = append(out, e)
+			}
+			if req.PageToken = found.GetNextPageToken(); req.PageToken == "" || len(out) >= s.Limit {
+				break
+			}
 		}
-		found, err := r.client.SearchEpics(ctx, &registryv1.SearchEpicsRequest{Query: s.Text, PageSize: int32(s.Limit), States: states, Tags: s.Tags})
-		for _, m := range found.GetMatches() {
-			e := epicFrom(m.GetEpic())
-			e.Workflows, e.SuccessRate = m.GetWorkflowSlugs(), m.SuccessRate
-			out = append(out, e)
-		}
-		return out, err
+		return out[:min(len(out), s.Limit)], nil
 	})
 }
 

@@ -43,6 +43,23 @@ func (b *Accounts) SearchEpics(ctx context.Context, text string, q store.SearchQ
 	})
 }
 
+// NewestEpics finds epics by filters alone, the newest first, as ListEpics does, with their workflows.
+func (b *Accounts) NewestEpics(ctx context.Context, q store.EpicQuery) (store.Found[Match], error) {
+	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) (out store.Found[Match], err error) {
+		found, err := r.Epics(ctx, q)
+		if err != nil {
+			return out, err
+		}
+		hits := make([]epic.Hit, len(found.Rows))
+		for i := range found.Rows {
+			hits[i].ID = found.Rows[i].ID
+		}
+		out.Stopped = found.Stopped
+		out.Rows, err = matches(ctx, r, q.Namespace, hits)
+		return out, err
+	})
+}
+
 // Size implements page.Row.
 func (m Match) Size() int { return m.Epic.Size() + 64*(len(m.Slugs)+len(m.Hit.Weights)) }
 

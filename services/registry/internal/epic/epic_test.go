@@ -21,7 +21,7 @@ func TestTransitions(t *testing.T) {
 	t.Run("Epic/TableIsExactlyThis", func(t *testing.T) {
 		t.Parallel()
 		allowed := []string{
-			"PLANNING ACTIVE", "PLANNING CANCELED",
+			"PLANNING ACTIVE", "PLANNING COMPLETED", "PLANNING CANCELED",
 			"ACTIVE PAUSED", "ACTIVE COMPLETED", "ACTIVE FAILED", "ACTIVE CANCELED",
 			"PAUSED ACTIVE", "PAUSED CANCELED",
 		}

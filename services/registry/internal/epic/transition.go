@@ -43,11 +43,11 @@ const (
 )
 
 // Next lists what may follow s; it is empty for an end. This and TaskState.Next are the one
-// transition table.
+// transition table. Planning to Completed passes through Active: the goal was reached without a task.
 func (s State) Next() []State {
 	switch s {
 	case Planning:
-		return []State{Active, Canceled}
+		return []State{Active, Completed, Canceled}
 	case Active:
 		return []State{Paused, Completed, Failed, Canceled}
 	case Paused:

@@ -20,7 +20,9 @@ func (s *Server) SearchEpics(ctx context.Context, req *registryv1.SearchEpicsReq
 	if err != nil {
 		return nil, err
 	}
-	q := store.SearchQuery{Namespace: grpckit.Namespace(ctx), AnyTag: req.GetTags(), UserID: req.GetUserId()}
+	q := store.SearchQuery{
+		Namespace: grpckit.Namespace(ctx), AnyTag: req.GetTags(), Owners: store.Owners{UserID: req.GetUserId(), OpenTo: req.GetOpenToUserId()},
+	}
 	if q.States, err = enums[epic.State]("states", req.GetStates(), epic.Canceled); err != nil {
 		return nil, err
 	}
@@ -29,6 +31,9 @@ func (s *Server) SearchEpics(ctx context.Context, req *registryv1.SearchEpicsReq
 	}
 	if q.Until, err = instant("create_time_until", req.GetCreateTimeUntil()); err != nil {
 		return nil, err
+	}
+	if req.GetQuery() == "" {
+		return s.newestEpics(ctx, q, p)
 	}
 	// A token keeps the score in the place of a time.
 	after := epic.Hit{ID: p.After.ID}
@@ -41,6 +46,20 @@ func (s *Server) SearchEpics(ctx context.Context, req *registryv1.SearchEpicsReq
 	}
 	rows, next := page.Cut(p, found, func(m accounting.Match) page.Cursor {
 		return page.Cursor{CreateTime: time.UnixMicro(m.Hit.Score), ID: m.Hit.ID}
+	})
+	return &registryv1.SearchEpicsResponse{Matches: each(rows, epicMatchTo), NextPageToken: next}, nil
+}
+
+// newestEpics is a search without words.
+func (s *Server) newestEpics(ctx context.Context, q store.SearchQuery, p page.Page) (*registryv1.SearchEpicsResponse, error) {
+	found, err := s.accounts.NewestEpics(ctx, store.EpicQuery{
+		Namespace: q.Namespace, States: q.States, AnyTag: q.AnyTag, Owners: q.Owners, From: q.From, Until: q.Until, After: p.After, Limit: p.Limit + 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(m accounting.Match) page.Cursor {
+		return page.Cursor{CreateTime: m.Epic.CreateTime, ID: m.Epic.ID}
 	})
 	return &registryv1.SearchEpicsResponse{Matches: each(rows, epicMatchTo), NextPageToken: next}, nil
 }

@@ -391,8 +391,11 @@ type EpicQuery struct {
 	// Text is searched in the folded title and description.
 	Text   string
 	Labels map[string]string
-	After  page.Cursor
-	Limit  int
+	Owners Owners
+	// From and Until bound when they were created; Until is left out itself.
+	From, Until time.Time
+	After       page.Cursor
+	Limit       int
 	// Look is how many epics are looked at; 0 is MaxLook.
 	Look int
 }
@@ -404,6 +407,14 @@ const (
 	MaxSlugs = 20
 )
 
+// Owners says whose epics are looked for; the zero value is those of everybody.
+type Owners struct {
+	// UserID matches epics of this user.
+	UserID string
+	// OpenTo matches epics of this user and those of no user.
+	OpenTo string
+}
+
 // SearchQuery filters epics that are searched; all filters that are set must hold.
 type SearchQuery struct {
 	Namespace string
@@ -412,7 +423,7 @@ type SearchQuery struct {
 	States []epic.State
 	// AnyTag matches epics that have one of these.
 	AnyTag []string
-	UserID string
+	Owners Owners
 	// From and Until bound when they were created; Until is left out itself.
 	From, Until time.Time
 }

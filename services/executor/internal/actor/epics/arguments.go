@@ -34,7 +34,7 @@ type arguments struct {
 	Source       *string         `json:"workflow_source"`
 	Input        json.RawMessage `json:"input"`
 	Policy       *string         `json:"dependency_policy"`
-	Estimated    int64           `json:"estimated_tokens"`
+	Estimated    *int64          `json:"estimated_tokens"`
 	Retries      *int32          `json:"max_retries"`
 	Limit        *int            `json:"limit"`
 	Page         string          `json:"page_token"`
@@ -113,6 +113,43 @@ func (f *faults) word(name, s string, words []string) string {
 		f.add("Invalid %s %q. Must be one of: %s", name, clip(s), strings.Join(slices.Sorted(slices.Values(words)), ", "))
 	}
 	return s
+}
+
+// estimate is an estimate of tokens, 0 if it is absent.
+func (f *faults) estimate(n *int64) int64 {
+	switch {
+	case n == nil:
+		return 0
+	case *n < 0:
+		f.add("estimated_tokens must not be negative")
+	case *n > maxEstimate:
+		f.add("estimated_tokens must be at most %d", int64(maxEstimate))
+	}
+	return *n
+}
+
+// retries is how often a task may be tried again, as the registry says it: 0 is its default, and -1 never.
+func (f *faults) retries(n *int32) int32 {
+	switch {
+	case n == nil:
+		return 0
+	case *n < 0 || *n > maxRetries:
+		f.add("max_retries must be from 0 to %d", maxRetries)
+	case *n == 0:
+		return -1
+	}
+	return *n
+}
+
+// source is where the workflow of a task comes from: existing if one is named and nothing is said.
+func (f *faults) source(a *arguments) string {
+	switch {
+	case a.Source != nil:
+		return f.word("workflow_source", *a.Source, Sources())
+	case a.Workflow != nil && *a.Workflow != "":
+		return sourceExisting
+	}
+	return ""
 }
 
 func (f *faults) priority(p *int) int {

@@ -102,14 +102,14 @@ func updateEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	}
 	var f faults
 	e := Epic{ID: f.id("epic_id", a.EpicID, "ep_"), Title: f.text("title", a.Title, maxTitle), Description: f.text("description", a.Description, maxText),
-		Result: f.text("result_summary", a.Result, maxText), Priority: f.priority(a.Priority), Status: f.word("status", a.Status, States())}
+		Result: f.text("result_summary", a.Result, maxText), Priority: f.priority(a.Priority), Status: f.word("status", a.Status, States()), Tags: f.list("tags", a.Tags, maxTags, maxTag)}
 	e.BudgetTokens, e.BudgetNanoUSD = f.budget(&a)
 	// The result goes with a move, so that a completed epic is never seen without.
 	moves := e.Status != ""
-	fields := fieldsOf(field{"title", a.Title != nil}, field{"description", a.Description != nil}, field{"priority", a.Priority != nil},
+	fields := fieldsOf(field{"title", a.Title != nil}, field{"description", a.Description != nil}, field{"tags", given(a.Tags)}, field{"priority", a.Priority != nil},
 		field{"budget_tokens", e.BudgetTokens != nil}, field{"budget_nano_usd", e.BudgetNanoUSD != nil}, field{"result_summary", a.Result != nil && (!moves || e.Result == "")})
 	if len(f) == 0 && len(fields) == 0 && !moves {
-		f.add("there is nothing to change: give status, title, description, priority, budget_tokens, budget_usd or result_summary")
+		f.add("there is nothing to change: give status, title, description, tags, priority, budget_tokens, budget_usd or result_summary")
 	}
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
@@ -177,20 +177,16 @@ func searchEpics(ctx context.Context, r Registry, call *workgraph.Call) (workgra
 		return workgraph.Outcome{}, err
 	}
 	var f faults
-	s := Search{Text: strings.TrimSpace(f.text("query", &a.Query, 1024)), Tags: f.list("tags", a.Tags, maxTags, maxTag), Status: f.word("status", a.Status, States()), Limit: limit(a.Limit, 10)}
+	s := Search{Text: strings.TrimSpace(f.text("query", &a.Query, 1024)), Tags: f.list("tags", a.Tags, maxTags, maxTag), Status: f.word("status", a.Status, States()),
+		Limit: limit(a.Limit, 10), User: call.UserID}
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
-	}
-	most := s.Limit
-	if call.UserID != "" {
-		s.Limit = maxFound // those of other users are left out
 	}
 	found, err := r.SearchEpics(ctx, actor.NamespaceOf(ctx), s)
 	if err != nil {
 		return told(ctx, err)
 	}
 	found = slices.DeleteFunc(found, func(e Epic) bool { return e.closedTo(call.UserID) })
-	found = found[:min(len(found), most)]
 	results := make([]map[string]any, len(found))
 	var cost int64
 	for i := range found {

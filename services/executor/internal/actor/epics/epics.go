@@ -17,6 +17,8 @@ const (
 	maxTitle, maxText, maxTag, maxSlug, maxTags, maxDepends = 512, 16 << 10, 128, 256, 20, 100
 	// maxRequirements and maxInput bound the requirements and the input of a task in bytes, and maxID an id.
 	maxRequirements, maxInput, maxID = 16 << 10, 64 << 10, 64
+	// maxEstimate bounds the estimate of a task in tokens, and maxRetries how often it is tried again.
+	maxEstimate, maxRetries = 1_000_000_000_000, 100
 	// maxFound is how many epics or tasks are told at most. maxTold and maxTitleTold bound their texts.
 	maxFound, maxTold, maxTitleTold = 100, 300, 200
 	// maxPages is how many pages are read for one answer.
@@ -57,6 +59,8 @@ type Search struct {
 	Tags   []string
 	Status string
 	Limit  int
+	// User leaves out epics of other users; all are found if it is empty.
+	User string
 }
 
 // Filter says which tasks are listed.
@@ -91,21 +95,21 @@ type Registry interface {
 // States are the words for the states of an epic, and TaskStates those for the states of a task, in the order
 // of the numbers that the registry has for them, from 1.
 func States() []string {
-	return []string{"planning", "active", "paused", "completed", "failed", CanceledWord}
+	return []string{"planning", "active", "paused", completed, failed, CanceledWord}
 }
 
 // TaskStates are the words for the states of a task.
 func TaskStates() []string {
-	return []string{"pending", "blocked", "running", "completed", "failed", CanceledWord}
+	return []string{"pending", "blocked", running, completed, failed, CanceledWord}
 }
 
 // Sources are the words for where the workflow of a task came from, in the order of their numbers.
-func Sources() []string { return []string{"inline", "existing", "created", "template"} }
+func Sources() []string { return []string{"inline", sourceExisting, "created", "template"} }
 
 // Policies are the words for what becomes of a task that waits in vain, in the order of their numbers.
 func Policies() []string { return []string{"block", "skip", "fail"} }
 
-const running = "running"
+const running, completed, failed, sourceExisting = "running", "completed", "failed", "existing"
 
 // CanceledWord is the word of the tools for what the API calls canceled.
 const CanceledWord = "cancelled"
@@ -116,11 +120,15 @@ const (
 	priorityProperty = `"priority": {"type": "integer", "minimum": 1, "maximum": 4, "description": "1 critical, 2 high, 3 medium, 4 low."}`
 	budgetProperties = `"budget_tokens": {"type": "integer", "minimum": 0, "description": "How many tokens may be spent; no bound when absent."},
     "budget_usd": {"type": "number", "minimum": 0, "description": "How many dollars may be spent; no bound when absent."}`
-	epicProperty    = `"epic_id": {"type": "string", "maxLength": 64, "description": "The id of the epic, ep_…"}`
-	inputProperty   = `"input": {"description": "Inputs of the workflow that does it, as an object or its JSON as a text. The workflow is told title, description, task_id and epic_id besides."}`
-	policyProperty  = `"dependency_policy": {"type": "string", "description": "What becomes of it when a task that it depends on has failed or was cancelled: block (it waits), skip (it is cancelled) or fail; as the epic says when absent."}`
-	dependsProperty = `"depends_on": {"description": "Ids of tasks of the same epic that come first: a list, or ids with commas between them."}`
-	taskProperty    = `"task_id": {"type": "string", "maxLength": 64, "description": "The id of the task, tk_…"}`
+	epicProperty         = `"epic_id": {"type": "string", "maxLength": 64, "description": "The id of the epic, ep_…"}`
+	inputProperty        = `"input": {"description": "Inputs of the workflow that does it, as an object or its JSON as a text. The workflow is told title, description, task_id and epic_id besides."}`
+	policyProperty       = `"dependency_policy": {"type": "string", "description": "What becomes of it when a task that it depends on has failed or was cancelled: block (it waits), skip (it is cancelled) or fail; as the epic says when absent."}`
+	dependsProperty      = `"depends_on": {"description": "Ids of tasks of the same epic that come first: a list, or ids with commas between them."}`
+	requirementsProperty = `"requirements": {"description": "What a workflow must offer to do it, as an object or its JSON as a text: triggers, node_types, tools, tags, description, model_capability."}`
+	sourceProperty       = `"workflow_source": {"type": "string", "enum": ["inline", "existing", "created"], "description": "Where that workflow comes from: existing, or created for the task; inline is done without one."}`
+	estimateProperties   = `"estimated_tokens": {"type": "integer", "minimum": 0, "description": "How many tokens it will use, as far as you know; a cap must leave room for them."},
+    "max_retries": {"type": "integer", "minimum": 0, "maximum": 100, "description": "How often it may be tried again; 2 when absent."}`
+	taskProperty = `"task_id": {"type": "string", "maxLength": 64, "description": "The id of the task, tk_…"}`
 )
 
 func schema(required, properties string) string {
@@ -156,26 +164,22 @@ func Specs(r Registry) []actor.Spec {
 			schema(`"title"`, `"title": {"type": "string", "maxLength": 512, "description": "Its short name."},
     "description": {"type": "string", "description": "The goal, its constraints, and how success is judged."}, `+tagsProperty+`, `+priorityProperty+`, `+budgetProperties), createEpic),
 		spec("epic_status", workgraph.Pure, "Tells how far an epic is: its counters, what it cost, and its tasks.", schema(`"epic_id"`, epicProperty), statusOfEpic),
-		spec("epic_update", workgraph.Idempotent, "Changes an epic: its status (active, paused, completed, failed, cancelled), texts, priority and budget. A completed epic takes a result_summary. Canceling it cancels its open tasks and their runs.",
+		spec("epic_update", workgraph.Idempotent, "Changes an epic: its status (active, paused, completed, failed, cancelled), texts, tags, priority and budget. A completed epic takes a result_summary. Canceling it cancels its open tasks and their runs.",
 			schema(`"epic_id"`, epicProperty+`, "status": {"type": "string", "description": "Where it goes: active, paused, completed, failed or cancelled."},
-    "title": {"type": "string", "maxLength": 512}, "description": {"type": "string"}, `+priorityProperty+`, `+budgetProperties+`, "result_summary": {"type": "string", "description": "What came of it."}`), updateEpic),
+    "title": {"type": "string", "maxLength": 512}, "description": {"type": "string"}, `+tagsProperty+`, `+priorityProperty+`, `+budgetProperties+`, "result_summary": {"type": "string", "description": "What came of it."}`), updateEpic),
 		spec("epic_search", workgraph.Pure, "Looks for epics of the past by words of their titles, tags, descriptions and results and those of their tasks, best first, with their workflows, success rate and cost.",
 			schema(``, `"query": {"type": "string", "maxLength": 1024, "description": "Words to look for; the newest epics when absent."}, `+tagsProperty+`,
     "status": {"type": "string", "description": "Only epics of this status, such as completed."}, "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 10 when absent."}`), searchEpics),
 		spec("task_create", workgraph.Idempotent, "Adds a task to an epic. It is blocked until the tasks that it depends on are completed. Answers its task_id.",
 			schema(`"epic_id", "title"`, epicProperty+`, "title": {"type": "string", "maxLength": 512, "description": "What is to be done, in few words."}, "description": {"type": "string"}, `+tagsProperty+`,
-    `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, `+priorityProperty+`,
-    "requirements": {"description": "What a workflow must offer to do it, as an object or its JSON as a text: triggers, node_types, tools, tags, description, model_capability."},
-    "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that is to do it."},
-    "estimated_tokens": {"type": "integer", "minimum": 0}, "max_retries": {"type": "integer", "minimum": 0, "maximum": 100, "description": "How often it may be tried again; 2 when absent."}`), createTask),
+    `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, `+priorityProperty+`, `+requirementsProperty+`, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that is to do it."}, `+sourceProperty+`, `+estimateProperties), createTask),
 		spec("task_list", workgraph.Pure, "Lists tasks, oldest first, by epic, status and tags.",
 			schema(``, epicProperty+`, "status": {"type": "string", "description": "pending, blocked, running, completed, failed or cancelled."}, `+tagsProperty+`,
     "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}, "page_token": {"type": "string", "maxLength": 2048, "description": "The next_page_token of the answer before."}`), listTasks),
-		spec("task_update", workgraph.Idempotent, "Changes a task: its status (pending to try it again, running, completed, failed, cancelled), texts, priority, workflow, input and what it waits for, or adds a note. Work that is done without a run begins with running, from when on it is booked on the task, and ends with completed and a result_summary.",
+		spec("task_update", workgraph.Idempotent, "Changes a task: its status (pending to try it again, running, completed, failed, cancelled), texts, tags, priority, workflow, requirements, input, estimate, retries and what it waits for, or adds a note. Work that is done without a run begins with running, from when on it is booked on the task, and ends with completed and a result_summary.",
 			schema(`"task_id"`, taskProperty+`, "status": {"type": "string", "description": "Where it goes: pending, running, completed, failed or cancelled."}, "title": {"type": "string", "maxLength": 512},
     "description": {"type": "string"}, `+priorityProperty+`, "result_summary": {"type": "string", "description": "What came of it."}, "error_message": {"type": "string", "description": "What went wrong."},
-    "notes": {"type": "string", "description": "A remark to add."}, `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that does it."},
-    "workflow_source": {"type": "string", "enum": ["inline", "existing", "created"], "description": "Where that workflow comes from: existing, or created for the task; inline is done without one."}`), updateTask),
+    "notes": {"type": "string", "description": "A remark to add."}, `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that does it."}, `+sourceProperty+`, `+tagsProperty+`, `+requirementsProperty+`, `+estimateProperties), updateTask),
 		spec("task_cancel", workgraph.Idempotent, "Cancels a task, and the run that works on it.",
 			schema(`"task_id"`, taskProperty+`, "reason": {"type": "string", "description": "Why."}`), cancelTask),
 	}

@@ -132,6 +132,14 @@ func TestCreate(t *testing.T) {
 			require.Equal(t, "skip", k.task.Policy)
 		}
 	})
+	t.Run("Task/TakesItsSource", func(t *testing.T) {
+		t.Parallel()
+		for args, want := range map[string]string{`"workflow_slug": "x", "workflow_source": "created"`: "created", `"workflow_slug": "x"`: "existing", `"description": "by hand"`: ""} {
+			k := &kept{}
+			actortest.Value(t, spec(t, k, "task_create"), `{"epic_id": "ep_1", "title": "Hook", `+args+`}`)
+			require.Equal(t, want, k.task.Source, args)
+		}
+	})
 	t.Run("Key/IsThatOfTheEffect", func(t *testing.T) {
 		t.Parallel()
 		k := &kept{}
@@ -164,6 +172,11 @@ func TestRefusals(t *testing.T) {
 		"Requirements":    {"task_create", `{"epic_id": "ep_1", "title": "x", "requirements": "[1]"}`, "requirements must be an object"},
 		"TaskStatus":      {"task_update", `{"task_id": "tk_1", "status": "started"}`, "Must be one of: blocked, cancelled, completed, failed, pending, running"},
 		"Retries":         {"task_create", `{"epic_id": "ep_1", "title": "x", "max_retries": 101}`, "max_retries"},
+		"Estimate":        {"task_update", `{"task_id": "tk_1", "estimated_tokens": 1000000000001}`, "estimated_tokens must be at most 1000000000000"},
+		"EstimateBelow0":  {"task_create", `{"epic_id": "ep_1", "title": "x", "estimated_tokens": -1}`, "estimated_tokens must not be negative"},
+		"RetriesUpdate":   {"task_update", `{"task_id": "tk_1", "max_retries": -1}`, "max_retries must be from 0 to 100"},
+		"TagsUpdate":      {"epic_update", `{"epic_id": "ep_1", "tags": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21"}`, "Too many tags specified. Maximum is 20."},
+		"CreateSource":    {"task_create", `{"epic_id": "ep_1", "title": "x", "workflow_source": "mine"}`, "Must be one of: created, existing, inline, template"},
 		"Source":          {"task_update", `{"task_id": "tk_1", "workflow_source": "mine"}`, "Must be one of: created, existing, inline, template"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,6 +236,22 @@ func TestUpdate(t *testing.T) {
 		actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "depends_on": [], "input": null}`)
 		require.Equal(t, []string{"depends_on"}, k.fields, "an empty list takes them away")
 	})
+	t.Run("Task/TakesTagsRequirementsEstimateAndRetries", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "tags": "a,b", "requirements": "{\"tools\": [\"code\"]}", "estimated_tokens": 900, "max_retries": 5}`)
+		require.Equal(t, []string{"tags", "requirements", "estimated_tokens", "max_retries"}, k.fields)
+		require.Equal(t, []any{[]string{"a", "b"}, `{"tools":["code"]}`, int64(900), int32(5)}, []any{k.task.Tags, string(k.task.Requirements), k.task.EstimatedTokens, k.task.MaxRetries})
+		actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "tags": [], "estimated_tokens": 0, "max_retries": 0}`)
+		require.Equal(t, []string{"tags", "estimated_tokens", "max_retries"}, k.fields, "what is taken away is a change")
+		require.Equal(t, int32(-1), k.task.MaxRetries, "0 is never again, not the default of the registry")
+	})
+	t.Run("Epic/TakesTags", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		actortest.Value(t, spec(t, k, "epic_update"), `{"epic_id": "ep_1", "tags": "fair, onboarding"}`)
+		require.Equal(t, []any{[]string{"tags"}, []string{"fair", "onboarding"}}, []any{k.fields, k.epic.Tags})
+	})
 	t.Run("Epic/RefusedMoveTellsWhatIsChanged", func(t *testing.T) {
 		t.Parallel()
 		k := &kept{err: errs.New(errs.FailedPrecondition, "INVALID_TRANSITION", "epic ep_1 cannot go there")}
@@ -277,8 +306,19 @@ func TestAnswers(t *testing.T) {
 		k := &kept{tasks: [][]epics.Task{{{ID: "tk_1"}, {ID: "tk_2"}}, {{ID: "tk_3"}}}}
 		got := actortest.Value(t, spec(t, k, "task_list"), `{"limit": 2}`)
 		require.Contains(t, got, `"next_page_token":"more"`)
-		require.NotContains(t, got, "total")
+		require.Contains(t, got, `"total":2,"total_is_minimum":true`)
+		got = actortest.Value(t, spec(t, k, "task_list"), `{"limit": 2, "page_token": "more"}`)
+		require.Contains(t, got, `"total":1,"total_is_minimum":true`, "the last page knows no more than its own")
 	})
+	for filter, want := range map[string]string{``: `"total":9`, `, "status": "completed"`: `"total":5`, `, "status": "failed", "page_token": "more"`: `"total":3`} {
+		t.Run("List/TotalIsThatOfTheEpic"+filter, func(t *testing.T) {
+			t.Parallel()
+			k := &kept{epic: epics.Epic{ID: "ep_1", Total: 9, Completed: 5, Failed: 3}, tasks: [][]epics.Task{{{ID: "tk_1"}}, {{ID: "tk_2"}}}}
+			got := actortest.Value(t, spec(t, k, "task_list"), `{"epic_id": "ep_1", "limit": 1`+filter+`}`)
+			require.Contains(t, got, want)
+			require.NotContains(t, got, "total_is_minimum")
+		})
+	}
 }
 
 func TestEpicOfAnotherUser(t *testing.T) {
@@ -309,10 +349,10 @@ func TestEpicOfAnotherUser(t *testing.T) {
 	}
 	t.Run("SearchLeavesItOut", func(t *testing.T) {
 		t.Parallel()
-		k := &kept{found: []epics.Epic{{ID: "ep_bob", User: "bob"}, {ID: "ep_ada", User: "ada"}, {ID: "ep_all"}, {ID: "ep_more"}}}
-		got := actortest.Value(t, spec(t, k, "epic_search"), `{"limit": 2}`, ada)
+		k := &kept{found: []epics.Epic{{ID: "ep_bob", User: "bob"}, {ID: "ep_ada", User: "ada"}, {ID: "ep_all"}}}
+		got := actortest.Value(t, spec(t, k, "epic_search"), `{"limit": 3}`, ada)
+		require.Equal(t, epics.Search{Limit: 3, User: "ada"}, k.search, "the registry leaves others out, so that they crowd none out")
 		require.NotContains(t, got, "ep_bob")
-		require.NotContains(t, got, "ep_more")
 		require.Contains(t, got, "ep_ada")
 		require.Contains(t, got, "ep_all")
 	})
@@ -348,4 +388,90 @@ func TestPayer(t *testing.T) {
 			require.Equal(t, c.want, out.Payer)
 		})
 	}
+}
+
+// TestB2 calls each tool with all that those of other systems take, and looks for all that they answer.
+func TestB2(t *testing.T) {
+	t.Parallel()
+	k := func() *kept {
+		return &kept{
+			epic:  epics.Epic{ID: "ep_1", Title: "Join", Status: "active", Priority: 2, Total: 1},
+			task:  epics.Task{ID: "tk_1", EpicID: "ep_1", Title: "Hook", Status: "running", RunID: "run_1"},
+			tasks: [][]epics.Task{{{ID: "tk_1", EpicID: "ep_1", Title: "Hook", Status: "running", Priority: 2, DependsOn: []string{"tk_0"}, RunID: "run_1"}}},
+			found: []epics.Epic{{ID: "ep_1", Title: "Join", Completed: 3, Failed: 1, SpentNanoUSD: 2e9}, {ID: "ep_2"}},
+		}
+	}
+	for name, c := range map[string]struct {
+		args    string
+		answers map[string]any // nil stands for any value
+		missing string         // the same without what is required
+	}{
+		"epic_create": {
+			`{"title": "Join", "description": "d", "tags": "a,b", "priority": 2, "budget_tokens": 5, "budget_usd": 1}`,
+			map[string]any{"epic_id": "ep_1", "title": "Join", "status": "planning"}, `{}`,
+		},
+		"epic_status": {
+			`{"epic_id": "ep_1"}`,
+			map[string]any{"epic_id": "ep_1", "title": "Join", "status": "active", "priority": 2.0, "total_tasks": 1.0, "completed_tasks": 0.0, "failed_tasks": 0.0, "spent_tokens": 0.0, "spent_usd": 0.0, "tasks": nil}, `{}`,
+		},
+		"epic_update": {
+			`{"epic_id": "ep_1", "status": "completed", "title": "t", "description": "d", "priority": 1, "budget_tokens": 5, "budget_usd": 1, "result_summary": "r"}`,
+			map[string]any{"epic_id": "ep_1", "status": "completed", "result_summary": "r"}, `{"epic_id": "ep_1"}`,
+		},
+		"epic_search": {
+			`{"query": "join", "tags": "a,b", "status": "completed", "limit": 1000}`,
+			map[string]any{"results": nil, "success_rate": 0.75, "avg_cost": 1.0}, `{"status": "done"}`,
+		},
+		"task_create": {
+			`{"epic_id": "ep_1", "title": "Hook", "description": "d", "tags": "a", "depends_on": "tk_0,tk_2", "priority": 2, "estimated_tokens": 5, "max_retries": 2}`,
+			map[string]any{"task_id": "tk_1", "epic_id": "ep_1", "title": "Hook", "status": "blocked", "depends_on": []any{"tk_0", "tk_2"}}, `{"epic_id": "ep_1"}`,
+		},
+		"task_list": {
+			`{"epic_id": "ep_1", "status": "", "tags": "", "limit": 20}`,
+			map[string]any{"total": 1.0, "tasks": []any{map[string]any{"id": "tk_1", "title": "Hook", "status": "running", "priority": 2.0, "depends_on": []any{"tk_0"}, "execution_id": "run_1", "epic_id": "ep_1"}}}, `{"epic_id": "tk_1"}`,
+		},
+		"task_update": {
+			`{"task_id": "tk_1", "status": "completed", "title": "t", "description": "d", "priority": 1, "result_summary": "r", "error_message": "e", "notes": "n"}`,
+			map[string]any{"task_id": "tk_1", "status": "completed"}, `{"task_id": "tk_1"}`,
+		},
+		"task_cancel": {`{"task_id": "tk_1", "reason": "late"}`, map[string]any{"task_id": "tk_1", "execution_cancelled": true}, `{}`},
+	} {
+		t.Run(name+"/Answers", func(t *testing.T) {
+			t.Parallel()
+			var got map[string]any
+			require.NoError(t, json.Unmarshal([]byte(actortest.Value(t, spec(t, k(), name), c.args)), &got))
+			require.Equal(t, true, got["success"], "%v", got)
+			for key, want := range c.answers {
+				require.Contains(t, got, key)
+				if want != nil {
+					require.Equal(t, want, got[key], key)
+				}
+			}
+		})
+		t.Run(name+"/SchemaHasTheArguments", func(t *testing.T) {
+			t.Parallel()
+			var schema struct{ Properties map[string]any }
+			var args map[string]any
+			require.NoError(t, json.Unmarshal([]byte(spec(t, k(), name).Schema), &schema))
+			require.NoError(t, json.Unmarshal([]byte(c.args), &args))
+			for arg := range args {
+				require.Contains(t, schema.Properties, arg)
+			}
+		})
+		t.Run(name+"/FailureIsAnAnswer", func(t *testing.T) {
+			t.Parallel()
+			var got map[string]any
+			require.NoError(t, json.Unmarshal([]byte(actortest.Value(t, spec(t, k(), name), c.missing)), &got))
+			require.Equal(t, false, got["success"])
+			require.NotEmpty(t, got["error"])
+		})
+	}
+	t.Run("epic_search/LimitIsClamped", func(t *testing.T) {
+		t.Parallel()
+		for asked, want := range map[string]int{"0": 1, "-3": 1, "1000": 100} {
+			r := k()
+			actortest.Value(t, spec(t, r, "epic_search"), `{"limit": `+asked+`}`)
+			require.Equal(t, want, r.search.Limit)
+		}
+	})
 }

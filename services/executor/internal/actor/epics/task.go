@@ -20,28 +20,14 @@ func createTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	t := Task{
 		EpicID: f.id("epic_id", a.EpicID, "ep_"), Title: strings.TrimSpace(f.text("title", a.Title, maxTitle)), Description: f.text("description", a.Description, maxText),
 		Tags: f.list("tags", a.Tags, maxTags, maxTag), DependsOn: f.list("depends_on", a.DependsOn, maxDepends, maxID), Priority: f.priority(a.Priority),
-		Requirements: f.object("requirements", a.Requirements, maxRequirements), Input: f.object("input", a.Input, maxInput), Workflow: f.text("workflow_slug", a.Workflow, maxSlug), EstimatedTokens: a.Estimated, Node: errs.Clip(call.Node, maxTitleTold),
-	}
-	if t.Workflow != "" {
-		t.Source = "existing"
+		Requirements: f.object("requirements", a.Requirements, maxRequirements), Input: f.object("input", a.Input, maxInput), Workflow: f.text("workflow_slug", a.Workflow, maxSlug),
+		Source: f.source(&a), EstimatedTokens: f.estimate(a.Estimated), MaxRetries: f.retries(a.Retries), Node: errs.Clip(call.Node, maxTitleTold),
 	}
 	if a.Policy != nil {
 		t.Policy = f.word("dependency_policy", *a.Policy, Policies())
 	}
 	if t.Title == "" && len(f) == 0 {
 		f.add("title is missing")
-	}
-	if a.Estimated < 0 {
-		f.add("estimated_tokens must not be negative")
-	}
-	switch {
-	case a.Retries == nil:
-	case *a.Retries < 0 || *a.Retries > 100:
-		f.add("max_retries must be from 0 to 100")
-	case *a.Retries == 0:
-		t.MaxRetries = -1 // as the registry says it
-	default:
-		t.MaxRetries = *a.Retries
 	}
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
@@ -100,8 +86,13 @@ func listTasks(ctx context.Context, r Registry, call *workgraph.Call) (workgraph
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())
 	}
+	var e Epic
 	if q.EpicID != "" {
-		if err := CheckEpic(ctx, r, actor.NamespaceOf(ctx), call.UserID, q.EpicID); err != nil {
+		var err error
+		if e, err = r.Epic(ctx, actor.NamespaceOf(ctx), q.EpicID); err == nil {
+			err = e.refused(call.UserID)
+		}
+		if err != nil {
 			return told(ctx, err)
 		}
 	}
@@ -120,13 +111,30 @@ func listTasks(ctx context.Context, r Registry, call *workgraph.Call) (workgraph
 		list[i]["epic_id"] = tasks[i].EpicID
 	}
 	out := map[string]any{"success": true, "tasks": list}
-	switch {
-	case next != "":
+	if next != "" {
 		out["next_page_token"] = next
-	case q.Page == "": // these are all
-		out["total"] = len(list)
+	}
+	if n, known := q.counted(&e); known {
+		out["total"] = n
+	} else if out["total"] = len(list); next != "" || q.Page != "" {
+		out["total_is_minimum"] = true
 	}
 	return actor.Value(out)
+}
+
+// counted is how many tasks there are, if the epic counts them.
+func (q *Filter) counted(e *Epic) (int32, bool) {
+	switch {
+	case e.ID == "" || len(q.Tags) > 0:
+		return 0, false
+	case q.Status == "":
+		return e.Total, true
+	case q.Status == completed:
+		return e.Completed, true
+	case q.Status == failed:
+		return e.Failed, true
+	}
+	return 0, false
 }
 
 func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
@@ -138,14 +146,9 @@ func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	t := Task{
 		ID: f.id("task_id", a.TaskID, "tk_"), Title: f.text("title", a.Title, maxTitle), Description: f.text("description", a.Description, maxText), Priority: f.priority(a.Priority),
 		Result: f.text("result_summary", a.Result, maxText), Error: f.text("error_message", a.Error, maxText), Note: strings.TrimSpace(f.text("notes", &a.Notes, maxText)),
-		Workflow: f.text("workflow_slug", a.Workflow, maxSlug), Status: f.word("status", a.Status, TaskStates()),
-	}
-	if t.Workflow != "" && a.Source == nil {
-		source := "existing"
-		a.Source = &source
-	}
-	if a.Source != nil {
-		t.Source = f.word("workflow_source", *a.Source, Sources())
+		Workflow: f.text("workflow_slug", a.Workflow, maxSlug), Source: f.source(&a), Status: f.word("status", a.Status, TaskStates()),
+		Tags: f.list("tags", a.Tags, maxTags, maxTag), Requirements: f.object("requirements", a.Requirements, maxRequirements),
+		EstimatedTokens: f.estimate(a.Estimated), MaxRetries: f.retries(a.Retries),
 	}
 	if a.Policy != nil {
 		t.Policy = f.word("dependency_policy", *a.Policy, Policies())
@@ -153,11 +156,12 @@ func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	t.Input, t.DependsOn = f.object("input", a.Input, maxInput), f.list("depends_on", a.DependsOn, maxDepends, maxID)
 	moves := t.Status != ""
 	fields := fieldsOf(field{"title", a.Title != nil}, field{"description", a.Description != nil}, field{"priority", a.Priority != nil}, field{"workflow_slug", a.Workflow != nil},
-		field{"input", given(a.Input)}, field{"depends_on", given(a.DependsOn)}, field{"dependency_policy", t.Policy != ""},
+		field{"input", given(a.Input)}, field{"depends_on", given(a.DependsOn)}, field{"dependency_policy", t.Policy != ""}, field{"tags", given(a.Tags)},
+		field{"requirements", given(a.Requirements)}, field{"estimated_tokens", a.Estimated != nil}, field{"max_retries", a.Retries != nil},
 		field{"workflow_source", t.Source != ""}, field{"result_summary", a.Result != nil && (!moves || t.Result == "")}, field{"error_message", a.Error != nil && (!moves || t.Error == "")},
 		field{"notes", t.Note != "" && !moves})
 	if len(f) == 0 && len(fields) == 0 && !moves {
-		f.add("there is nothing to change: give status, title, description, priority, workflow_slug, input, depends_on, dependency_policy, result_summary, error_message or notes")
+		f.add("there is nothing to change: give status, title, description, tags, priority, workflow_slug, workflow_source, requirements, input, depends_on, dependency_policy, estimated_tokens, max_retries, result_summary, error_message or notes")
 	}
 	if len(f) > 0 {
 		return catalog.Refuse("%s", f.String())

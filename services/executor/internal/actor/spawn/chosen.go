@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -26,6 +27,12 @@ const (
 	maxAsked, maxAllowed = 50, 100
 	// maxName bounds the name of a workflow in bytes, and maxTaskID the id of a task.
 	maxName, maxTaskID = 256, 64
+	// maxTasks bounds a list that is given as a text, in bytes.
+	maxTasks = 1 << 20
+	// maxDelegated is how many runs that were chosen so may stand below each other.
+	maxDelegated = 3
+	// defaultTimeout is how long a call waits that says nothing else.
+	defaultTimeout = workgraph.Duration(10 * time.Minute)
 )
 
 // Workflows finds workflows of a namespace by reference.
@@ -36,7 +43,7 @@ type Workflows interface {
 
 const askedProperties = `
     "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow to run, or \"self\" for the one within which the call is made."},
-    "input_data": {"type": "object", "description": "Its inputs by name."},
+    "input_data": {"type": ["object", "string"], "description": "Its inputs by name, as an object or its JSON as a text."},
     "input_text": {"type": "string", "description": "Its input, if it is one text: its only input, or the one that is called input_text."},
     "task_id": {"type": "string", "maxLength": 64, "description": "The task, tk_…, that the run works on: it starts the task, and its end ends it."}`
 
@@ -45,9 +52,9 @@ const chosenSchema = `{
   "additionalProperties": false,
   "properties": {
     "workflows": {"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string", "maxLength": 256}, "description": "The workflows that may be run: slugs, SLUG@VERSION, or beginnings with a * behind them."},
-    "tasks": {"type": "array", "minItems": 1, "maxItems": 50, "description": "Several runs at once, in the order of the results.",
+    "tasks": {"type": ["array", "string"], "maxItems": 50, "description": "Several runs at once, in the order of the results: a list, or its JSON as a text.",
       "items": {"type": "object", "additionalProperties": false, "required": ["workflow_slug"], "properties": {` + askedProperties + `}}},` + askedProperties + `,
-    "timeout": {"type": "string", "description": "How long to wait at most, like 1h; runs that still go on then are canceled."}
+    "timeout": {"type": "string", "description": "How long to wait at most, like 1h; 10m when absent. Runs that still go on then are canceled."}
   }
 }`
 
@@ -61,23 +68,11 @@ func Chosen(workflows Workflows, tasks epics.Owners) actor.Spec {
 	return actor.Spec{
 		Name: ChosenName, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, NamedOnly: true, Schema: chosenSchema, WaitsFor: []string{"timeout"}, Unavailable: unavailable,
 		Uncached:    func(*workgraph.Node) string { return "each call makes runs" },
-		Description: "Runs a workflow, or several at once as tasks, and waits. One run answers its result; several answer a list in the order asked, in which a run that failed has an error.",
+		Description: "Runs a workflow, or several at once as tasks, and waits. One run answers its result; several answer the list of their results in the order asked, in which a run that failed has an _error.",
 		Actor: workgraph.ActorFunc(func(ctx context.Context, call *workgraph.Call) (workgraph.Outcome, error) {
 			return chosen(ctx, workflows, tasks, call)
 		}),
 	}
-}
-
-// asked is one run that is asked for.
-type asked struct {
-	Slug   string                     `json:"workflow_slug"`
-	Data   map[string]json.RawMessage `json:"input_data"`
-	Text   *string                    `json:"input_text"`
-	TaskID string                     `json:"task_id"`
-}
-
-func (a *asked) empty() bool {
-	return a.Slug == "" && a.Data == nil && a.Text == nil && a.TaskID == ""
 }
 
 func chosen(ctx context.Context, workflows Workflows, tasks epics.Owners, call *workgraph.Call) (workgraph.Outcome, error) {
@@ -85,13 +80,13 @@ func chosen(ctx context.Context, workflows Workflows, tasks epics.Owners, call *
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_CATALOG", "this executor reaches no registry, so it knows no workflows by name")
 	}
 	var a struct {
-		Allowed []string                   `json:"workflows"`
-		Tasks   []asked                    `json:"tasks"`
-		Slug    string                     `json:"workflow_slug"`
-		Data    map[string]json.RawMessage `json:"input_data"`
-		Text    *string                    `json:"input_text"`
-		TaskID  string                     `json:"task_id"`
-		Timeout string                     `json:"timeout"`
+		Allowed []string        `json:"workflows"`
+		Tasks   json.RawMessage `json:"tasks"`
+		Slug    string          `json:"workflow_slug"`
+		Data    json.RawMessage `json:"input_data"`
+		Text    *string         `json:"input_text"`
+		TaskID  string          `json:"task_id"`
+		Timeout string          `json:"timeout"`
 	}
 	if err := actor.Decode(call.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
@@ -105,23 +100,22 @@ func chosen(ctx context.Context, workflows Workflows, tasks epics.Owners, call *
 	if err != nil {
 		return catalog.Refuse("%v", err)
 	}
-	one := asked{a.Slug, a.Data, a.Text, a.TaskID}
-	single := a.Tasks == nil
-	switch {
-	case single:
-		a.Tasks = []asked{one}
-	case !one.empty():
-		return catalog.Refuse("give either tasks, or workflow_slug with its inputs and task_id")
-	case len(a.Tasks) == 0:
-		return catalog.Refuse("tasks list cannot be empty")
-	case len(a.Tasks) > maxAsked:
-		return catalog.Refuse("%d tasks at once, the limit is %d: ask for them in parts", len(a.Tasks), maxAsked)
+	if timeout == 0 {
+		timeout = defaultTimeout
 	}
-	children := &workgraph.Children{Timeout: timeout, AsResult: single}
+	if actor.DelegatedOf(ctx) >= maxDelegated {
+		return catalog.Refuse("Spawn depth limit reached (%d). Cannot spawn further child workflows: do the work here.", maxDelegated)
+	}
+	one := asked{a.Slug, a.Data, a.Text, a.TaskID}
+	list, single, why := one.orList(a.Tasks)
+	if why != "" {
+		return catalog.Refuse("%s", why)
+	}
+	children := &workgraph.Children{Timeout: timeout, AsResult: single, Bare: !single}
 	seen := map[string]bool{}
 	var payer *workgraph.Payer
-	for i := range a.Tasks {
-		child, why, err := a.Tasks[i].child(ctx, workflows, a.Allowed)
+	for i := range list {
+		child, why, err := list[i].child(ctx, workflows, a.Allowed)
 		if err != nil {
 			return catalog.Answer(ctx, err, "")
 		}
@@ -200,7 +194,11 @@ func (a *asked) child(ctx context.Context, workflows Workflows, allowed []string
 	if err != nil {
 		return c, "", err
 	}
-	c = workgraph.Child{Ref: ref, TaskID: a.TaskID, Input: workgraph.Input{Named: a.Data}}
+	data, why := a.inputs()
+	if why != "" {
+		return c, why, nil
+	}
+	c = workgraph.Child{Ref: ref, TaskID: a.TaskID, Input: workgraph.Input{Named: data}, Delegated: true}
 	if a.Text != nil {
 		if c.Input, why = texted(c.Input, graph, *a.Text); why != "" {
 			return c, why, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -110,10 +111,37 @@ func TestChosen(t *testing.T) {
 		require.True(t, c.AsResult)
 		require.Equal(t, []any{"workflow/digest@3", "tk_1", "1"}, []any{c.Runs[0].Ref, c.Runs[0].TaskID, string(c.Runs[0].Input.Named["a"])})
 	})
+	t.Run("Bounds/AreThoseOfACallThatSaysNothing", func(t *testing.T) {
+		t.Parallel()
+		c := spawned(t, `{"workflows": ["digest"], "workflow_slug": "digest"}`)
+		require.Equal(t, workgraph.Duration(10*time.Minute), c.Timeout)
+		require.True(t, c.Runs[0].Delegated)
+	})
+	t.Run("Depth/IsThree", func(t *testing.T) {
+		t.Parallel()
+		named := map[string]json.RawMessage{"workflows": json.RawMessage(`["x"]`), "workflow_slug": json.RawMessage(`"x"`)}
+		for above, refused := range map[int]bool{0: false, 2: false, 3: true, 4: true} {
+			out, err := run.Actor.Call(actor.WithDelegated(t.Context(), above), workgraph.NewCall(workgraph.Start{Named: named, Own: named}, workgraph.CallOptions{}))
+			require.NoError(t, err)
+			require.Equal(t, refused, out.Wait == nil, "below %d", above)
+			if refused {
+				require.Contains(t, string(out.Values[0]), "Spawn depth limit reached (3). Cannot spawn further child workflows")
+			}
+		}
+	})
+	t.Run("Arguments/AreTakenAsTexts", func(t *testing.T) {
+		t.Parallel()
+		c := spawned(t, `{"workflows": ["digest"], "workflow_slug": "digest", "input_data": "{\"a\": 12345678901234567890}"}`)
+		require.Equal(t, "12345678901234567890", string(c.Runs[0].Input.Named["a"]))
+		c = spawned(t, `{"workflows": ["*"], "tasks": "[{\"workflow_slug\": \"x\", \"input_data\": {\"a\": 1}}, {\"workflow_slug\": \"y\"}]"}`)
+		require.Equal(t, []any{"workflow/x@3", "1", "workflow/y@3"}, []any{c.Runs[0].Ref, string(c.Runs[0].Input.Named["a"]), c.Runs[1].Ref})
+		c = spawned(t, `{"workflows": ["*"], "tasks": ["{\"workflow_slug\": \"x\"}"]}`)
+		require.Equal(t, "workflow/x@3", c.Runs[0].Ref)
+	})
 	t.Run("List/KeepsTheOrder", func(t *testing.T) {
 		t.Parallel()
 		c := spawned(t, `{"workflows": ["mail-*", "digest@2"], "tasks": [{"workflow_slug": "mail-to"}, {"workflow_slug": "digest"}, {"workflow_slug": "mail-cc@1"}]}`)
-		require.False(t, c.AsResult)
+		require.Equal(t, []bool{false, true}, []bool{c.AsResult, c.Bare})
 		require.Equal(t, []string{"workflow/mail-to@3", "workflow/digest@2", "workflow/mail-cc@1"}, []string{c.Runs[0].Ref, c.Runs[1].Ref, c.Runs[2].Ref})
 	})
 	for name, c := range map[string]struct{ slug, want string }{"OnlyInput": {"x-body", "body"}, "ByItsName": {"x-input_text-other", "input_text"}, "Undeclared": {"x", "input_text"}} {
@@ -136,6 +164,11 @@ func TestChosen(t *testing.T) {
 		"Nothing":       {`{"workflows": ["digest"]}`, "missing required field 'workflow_slug'"},
 		"Empty":         {`{"workflows": ["digest"], "tasks": []}`, "tasks list cannot be empty"},
 		"Both":          {`{"workflows": ["digest"], "workflow_slug": "digest", "tasks": [{"workflow_slug": "digest"}]}`, "give either tasks"},
+		"NoList":        {`{"workflows": ["digest"], "tasks": "digest"}`, "tasks must be a list, or its JSON as a text, and is a text"},
+		"NoObject":      {`{"workflows": ["digest"], "tasks": [{"workflow_slug": "digest"}, 7]}`, "Task 1 must be an object, got a number"},
+		"UnknownField":  {`{"workflows": ["digest"], "tasks": [{"workflow_slug": "digest", "input": 7}]}`, `Task 0: json: unknown field \"input\"`},
+		"WrongType":     {`{"workflows": ["digest"], "tasks": [{"workflow_slug": 7}]}`, "Task 0: workflow_slug must be a string, got number"},
+		"Data":          {`{"workflows": ["digest"], "workflow_slug": "digest", "input_data": [1]}`, "input_data must be an object, or its JSON as a text, and is a list"},
 		"InAList":       {`{"workflows": ["digest"], "tasks": [{"workflow_slug": "digest"}, {}]}`, "Task 1: missing required field"},
 		"TaskTwice":     {`{"workflows": ["digest"], "tasks": [{"workflow_slug": "digest", "task_id": "tk_1"}, {"workflow_slug": "digest", "task_id": "tk_1"}]}`, "asked for twice"},
 		"TaskID":        {`{"workflows": ["digest"], "workflow_slug": "digest", "task_id": "ep_1"}`, "no id of a task"},
@@ -162,5 +195,45 @@ func TestChosen(t *testing.T) {
 		away := spawn.Chosen(library{errs.New(errs.Unavailable, "DOWN", "down")}, nil)
 		require.Equal(t, "CATALOG_UNREACHABLE", actortest.Fails(t, away, `{"workflows": ["x"], "workflow_slug": "x"}`).Reason)
 		require.NotEmpty(t, spawn.Chosen(nil, nil).Unavailable)
+	})
+}
+
+// TestB4 goes through what calls of other systems rely on.
+func TestB4(t *testing.T) {
+	t.Parallel()
+	run := spawn.Chosen(library{}, owners{})
+	for name, c := range map[string]struct{ args, says string }{
+		"EmptyList":    {`{"workflows": ["*"], "tasks": []}`, "tasks list cannot be empty"},
+		"NoObject":     {`{"workflows": ["*"], "tasks": ["a"]}`, "Task 0 must be an object, got a text"},
+		"NoSlug":       {`{"workflows": ["*"], "tasks": [{"input_text": "a"}]}`, "Task 0: missing required field 'workflow_slug'"},
+		"NoneIsMade":   {`{"workflows": ["*"], "tasks": [{"workflow_slug": "x"}, {"workflow_slug": "nothing"}]}`, "there is no workflow"},
+		"NotAllowed":   {`{"workflows": ["x"], "tasks": [{"workflow_slug": "x"}, {"workflow_slug": "y"}]}`, "may not be run here"},
+		"TasksAndSlug": {`{"workflows": ["x"], "workflow_slug": "x", "tasks": [{"workflow_slug": "x"}]}`, "give either tasks"},
+	} {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			var got struct {
+				Success *bool
+				Error   string
+			}
+			require.NoError(t, json.Unmarshal([]byte(actortest.Value(t, run, c.args)), &got))
+			require.False(t, *got.Success)
+			require.Contains(t, got.Error, c.says)
+		})
+	}
+	t.Run("List/HasAllThatAChildTakes", func(t *testing.T) {
+		t.Parallel()
+		out, err := actortest.Call(t, run, `{"workflows": ["*"], "tasks": [{"workflow_slug": "b", "input_text": "hi", "task_id": "tk_1", "input_data": {"n": 1}}, {"workflow_slug": "a"}]}`)
+		require.NoError(t, err)
+		c := out.Wait.Children
+		require.Equal(t, []any{"workflow/b@3", "tk_1", `"hi"`, "1", "workflow/a@3"},
+			[]any{c.Runs[0].Ref, c.Runs[0].TaskID, string(c.Runs[0].Input.Named["input_text"]), string(c.Runs[0].Input.Named["n"]), c.Runs[1].Ref})
+		require.Equal(t, []any{true, false, false, workgraph.Duration(10 * time.Minute)}, []any{c.Bare, c.AsResult, c.FailFast, c.Timeout})
+	})
+	t.Run("Single/FailureIsThatOfTheCall", func(t *testing.T) {
+		t.Parallel()
+		out, err := actortest.Call(t, run, `{"workflows": ["*"], "workflow_slug": "b"}`)
+		require.NoError(t, err)
+		require.True(t, out.Wait.Children.AsResult)
 	})
 }

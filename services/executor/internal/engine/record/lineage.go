@@ -15,6 +15,9 @@ type Lineage struct {
 	Ref    workgraph.Ref
 	// Depth is 0 for a root; see ChildDepth.
 	Depth int
+	// Delegated is how many runs that a model chose stand on the way from the root to this one, itself
+	// included.
+	Delegated int
 	// Borrowed reports that the task belongs to an ancestor. Costs are booked on it, but this run neither
 	// claims nor ends it.
 	Borrowed bool
@@ -70,6 +73,14 @@ func (f *Lineage) ChildDepth(c *workgraph.Child) int {
 	return f.Depth + 1
 }
 
+// ChildDelegated is the count Delegated of a child.
+func (f *Lineage) ChildDelegated(c *workgraph.Child) int {
+	if c.Delegated {
+		return f.Delegated + 1
+	}
+	return f.Delegated
+}
+
 // Cataloged is the version of the catalog that the run is of, or one within, as SLUG@VERSION; empty if
 // none.
 func (f *Lineage) Cataloged() string { return cmp.Or(f.Workflow, f.Within) }
@@ -85,7 +96,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 		f.Ref = *m.Ref
 	}
 	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Within, f.TurnOf, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Within, m.TurnOf, m.Origin
-	f.Payer = m.Payer
+	f.Payer, f.Delegated = m.Payer, m.Delegated
 	if m.Standing != nil {
 		f.Standing = *m.Standing
 	}

@@ -20,6 +20,8 @@ type Metadata struct {
 	Ref      *workgraph.Ref `json:"parent_visit,omitempty"`
 	Depth    int            `json:"depth,omitempty"`
 	Borrowed bool           `json:"borrowed_task,omitempty"`
+	// Delegated is that of the lineage.
+	Delegated int `json:"delegated,omitempty"`
 	// Budget is the present budget of the run.
 	Budget *workgraph.Budget `json:"budget,omitempty"`
 	// Webhooks are the run's own. Asks is that of the lineage.
@@ -45,7 +47,7 @@ type Metadata struct {
 
 // Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && m.Origin == nil && m.Standing == nil && m.Payer == nil
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && m.Delegated == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && m.Origin == nil && m.Standing == nil && m.Payer == nil
 }
 
 // DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.

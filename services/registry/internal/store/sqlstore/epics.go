@@ -55,6 +55,18 @@ func (t tx) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic
 	if q.Text != "" {
 		l.fit(func(column, param string) string { return t.d.Position(param, column) + ` > 0` }, "search", q.Text)
 	}
+	if q.Owners.UserID != "" {
+		l.fit(same, "user_id", q.Owners.UserID)
+	}
+	if q.Owners.OpenTo != "" {
+		l.fit(sameOrNone, "user_id", q.Owners.OpenTo)
+	}
+	if !q.From.IsZero() {
+		l.add("t.create_time >= %s", dbkit.Exact(q.From))
+	}
+	if !q.Until.IsZero() {
+		l.add("t.create_time < %s", dbkit.Exact(q.Until))
+	}
 	if q.PauseReason != "" {
 		l.add("t.pause_reason = %s", q.PauseReason)
 	}
@@ -62,6 +74,12 @@ func (t tx) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic
 		return store.Found[epic.Epic]{}, err
 	}
 	return l.rows(ctx, t)
+}
+
+func same(column, param string) string { return column + ` = ` + param }
+
+func sameOrNone(column, param string) string {
+	return `(` + column + ` = ` + param + ` OR ` + column + ` = '')`
 }
 
 // LockEpic implements store.Tx.

@@ -100,8 +100,11 @@ func (t tx) sieve(ctx context.Context, q store.SearchQuery, found map[string]wor
 	if len(q.AnyTag) > 0 {
 		w.parts = append(w.parts, t.d.Overlap("t.tags", w.arg(q.AnyTag)))
 	}
-	if q.UserID != "" {
-		w.add("t.user_id = %s", q.UserID)
+	if q.Owners.UserID != "" {
+		w.add("t.user_id = %s", q.Owners.UserID)
+	}
+	if q.Owners.OpenTo != "" {
+		w.parts = append(w.parts, sameOrNone("t.user_id", w.arg(q.Owners.OpenTo)))
 	}
 	if !q.From.IsZero() {
 		w.add("t.create_time >= %s", dbkit.Exact(q.From))

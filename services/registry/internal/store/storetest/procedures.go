@@ -66,8 +66,11 @@ func procedureCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Procedure/OfAnEpicWithoutTasks": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{Title: "Answer the question"})
-			f.moveEpic(t, e.ID, epic.Active)
-			f.moveEpic(t, e.ID, epic.Completed)
+			end := f.end(t)
+			done, err := f.MoveEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Completed, "42")
+			require.NoError(t, err, "from PLANNING it passes through ACTIVE at once")
+			require.Equal(t, []any{epic.Completed, "42", false}, []any{done.State, done.ResultSummary, done.EndTime.IsZero()})
+			require.Equal(t, []string{"epic_updated " + e.ID, "memory_written procedure:" + e.ID}, f.told(t, end))
 			_, value := f.procedure(t, e.ID)
 			require.Equal(t, []any{1.0, 0.0, []any{}}, []any{value["success_rate"], value["total_tasks"], value["workflow_ids"]})
 			require.Len(t, f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}, Text: "question"}), 1)

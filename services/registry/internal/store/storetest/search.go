@@ -90,13 +90,49 @@ func searchCases() map[string]func(*testing.T, *fixture) {
 			f.epic(t, epic.Epic{Title: "goal two", Tags: []string{"b"}})
 			f.moveEpic(t, one.ID, epic.Active)
 			for name, q := range map[string]store.SearchQuery{
-				"state": {States: []epic.State{epic.Active}}, "tag": {AnyTag: []string{"a", "z"}}, "user": {UserID: "ada"},
-				"all":  {States: []epic.State{epic.Active}, AnyTag: []string{"b"}, UserID: "ada", From: one.CreateTime, Until: dbkit.Now().Add(time.Hour)},
+				"state": {States: []epic.State{epic.Active}}, "tag": {AnyTag: []string{"a", "z"}}, "user": {Owners: store.Owners{UserID: "ada"}},
+				"all":  {States: []epic.State{epic.Active}, AnyTag: []string{"b"}, Owners: store.Owners{UserID: "ada"}, From: one.CreateTime, Until: dbkit.Now().Add(time.Hour)},
 				"time": {Until: one.CreateTime.Add(time.Microsecond)},
 			} {
 				require.Equal(t, []string{"goal one"}, f.search(t, "goal", q), name)
 			}
 			require.Empty(t, f.search(t, "goal", store.SearchQuery{From: dbkit.Now().Add(time.Hour)}))
+		},
+		"Search/OfAUserHasThoseOfNobodyToo": func(t *testing.T, f *fixture) {
+			for title, user := range map[string]string{"goal of ada": "ada", "goal of bob": "bob", "goal of all": ""} {
+				f.epic(t, epic.Epic{Title: title, UserID: user})
+			}
+			require.ElementsMatch(t, []string{"goal of ada", "goal of all"}, f.search(t, "goal", store.SearchQuery{Owners: store.Owners{OpenTo: "ada"}}))
+			require.ElementsMatch(t, []string{"goal of all"}, f.search(t, "goal", store.SearchQuery{Owners: store.Owners{OpenTo: "eve"}}))
+		},
+		"Search/WithoutWordsFindsTheNewestWithTheirWorkflows": func(t *testing.T, f *fixture) {
+			old := f.epic(t, epic.Epic{Title: "old", UserID: "ada", WorkflowSlug: "own"})
+			_, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: old.ID, Title: "x", WorkflowSlug: "of-a-task"})
+			require.NoError(t, err)
+			f.epic(t, epic.Epic{Title: "of bob", UserID: "bob"})
+			f.epic(t, epic.Epic{Title: "new", Tags: []string{"a"}})
+			for name, c := range map[string]struct {
+				q    store.EpicQuery
+				want []string
+			}{
+				"all":        {store.EpicQuery{}, []string{"new", "of bob", "old"}},
+				"of a user":  {store.EpicQuery{Owners: store.Owners{UserID: "ada"}}, []string{"old"}},
+				"for a user": {store.EpicQuery{Owners: store.Owners{OpenTo: "ada"}}, []string{"new", "old"}},
+				"of a tag":   {store.EpicQuery{Owners: store.Owners{OpenTo: "ada"}, AnyTag: []string{"a"}}, []string{"new"}},
+				"of a time":  {store.EpicQuery{From: old.CreateTime, Until: old.CreateTime.Add(time.Microsecond)}, []string{"old"}},
+			} {
+				c.q.Namespace, c.q.Limit = ns, 10
+				found, err := f.NewestEpics(f.ctx, c.q)
+				require.NoError(t, err, name)
+				var titles []string
+				for _, m := range found.Rows {
+					titles = append(titles, m.Epic.Title)
+					if m.Epic.Title == "old" {
+						require.Equal(t, []string{"own", "of-a-task"}, m.Slugs)
+					}
+				}
+				require.Equal(t, c.want, titles, name)
+			}
 		},
 		"Search/PagesHoldEachOnce": func(t *testing.T, f *fixture) {
 			var want, got []string

@@ -16,6 +16,24 @@ import (
 
 func taskCases() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
+		"Task/NamedFieldsAreTakenAndOthersStay": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: "t", Tags: []string{"a"}, MaxRetries: 5})
+			require.NoError(t, err)
+			in := epic.Task{Title: "not this", Tags: []string{"b", "verification"}, Requirements: []byte(`{"tools": ["code"]}`), EstimatedTokens: 900, MaxRetries: -1}
+			_, err = f.UpdateTask(f.ctx, ns, v.ID, accounting.Change{}, in, []string{"tags", "requirements", "estimated_tokens", "max_retries"})
+			require.NoError(t, err)
+			got, err := f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.Equal(t, []any{"t", []string{"b", "verification"}, `{"tools": ["code"]}`, int64(900), int32(-1)},
+				[]any{got.Title, got.Tags, string(got.Requirements), got.EstimatedTokens, got.MaxRetries})
+			require.NotEmpty(t, f.search(t, "verification", store.SearchQuery{}), "and its epic is found by its tags")
+			_, err = f.UpdateTask(f.ctx, ns, v.ID, accounting.Change{}, epic.Task{}, []string{"tags", "requirements", "estimated_tokens"})
+			require.NoError(t, err)
+			got, err = f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.Equal(t, []any{0, 0, int64(0), int32(-1)}, []any{len(got.Tags), len(got.Requirements), got.EstimatedTokens, got.MaxRetries})
+		},
 		"Task/RoundTrip": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			dep := f.task(t, e.ID)

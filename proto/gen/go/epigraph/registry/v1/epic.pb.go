@@ -85,8 +85,8 @@ func (DependencyPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{0}
 }
 
-// EpicState is the state of an epic. The transitions: PLANNING to ACTIVE or CANCELED; ACTIVE to PAUSED,
-// COMPLETED, FAILED or CANCELED; PAUSED to ACTIVE or CANCELED.
+// EpicState is the state of an epic. The transitions: PLANNING to ACTIVE, COMPLETED or CANCELED; ACTIVE to
+// PAUSED, COMPLETED, FAILED or CANCELED; PAUSED to ACTIVE or CANCELED.
 type EpicState int32
 
 const (

@@ -342,6 +342,7 @@ func (x *ListEpicsResponse) GetNextPageToken() string {
 type SearchEpicsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is searched: words, of which the first 16 different ones count. Case and the s of a plural do not.
+	// Without any text the newest epics that pass the filters are found.
 	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
 	// How many to return: 50 when 0, at most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -357,8 +358,10 @@ type SearchEpicsRequest struct {
 	CreateTimeFrom *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time_from,json=createTimeFrom,proto3" json:"create_time_from,omitempty"`
 	// Epics created before this time.
 	CreateTimeUntil *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time_until,json=createTimeUntil,proto3" json:"create_time_until,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Epics that runs of this user may use: those of the user, and those of no user.
+	OpenToUserId  string `protobuf:"bytes,9,opt,name=open_to_user_id,json=openToUserId,proto3" json:"open_to_user_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SearchEpicsRequest) Reset() {
@@ -447,10 +450,18 @@ func (x *SearchEpicsRequest) GetCreateTimeUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *SearchEpicsRequest) GetOpenToUserId() string {
+	if x != nil {
+		return x.OpenToUserId
+	}
+	return ""
+}
+
 // SearchEpicsResponse is one page of what was found.
 type SearchEpicsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The epics, the best first.
+	// The epics, the best first. Without a query a page may have fewer than asked for, or none, though there
+	// are more pages: the search for one page is bounded.
 	Matches []*EpicMatch `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
 	// The token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -3365,10 +3376,9 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
 	"\x11ListEpicsResponse\x120\n" +
 	"\x05epics\x18\x01 \x03(\v2\x1a.epigraph.registry.v1.EpicR\x05epics\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x95\x03\n" +
-	"\x12SearchEpicsRequest\x12 \n" +
-	"\x05query\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x05query\x12\x1b\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc4\x03\n" +
+	"\x12SearchEpicsRequest\x12\x1e\n" +
+	"\x05query\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x05query\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x12A\n" +
@@ -3376,7 +3386,8 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x04tags\x18\x05 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\x01R\x04tags\x12!\n" +
 	"\auser_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06userId\x12D\n" +
 	"\x10create_time_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0ecreateTimeFrom\x12F\n" +
-	"\x11create_time_until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0fcreateTimeUntil\"x\n" +
+	"\x11create_time_until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0fcreateTimeUntil\x12/\n" +
+	"\x0fopen_to_user_id\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fopenToUserId\"x\n" +
 	"\x13SearchEpicsResponse\x129\n" +
 	"\amatches\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.EpicMatchR\amatches\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc7\x01\n" +

@@ -73,7 +73,8 @@ type RegistryServiceClient interface {
 	ListEpics(ctx context.Context, in *ListEpicsRequest, opts ...grpc.CallOption) (*ListEpicsResponse, error)
 	// SearchEpics finds epics by the words of their titles, tags, descriptions and results and of those of
 	// their tasks, the best first: those that have most of the words, and then those in which the words weigh
-	// most. Of each word the newest epics that have it are looked at, some hundreds.
+	// most. Of each word the newest epics that have it are looked at, some hundreds. Without a query it finds
+	// the newest.
 	SearchEpics(ctx context.Context, in *SearchEpicsRequest, opts ...grpc.CallOption) (*SearchEpicsResponse, error)
 	// ImportEpic makes an epic and its tasks of one document, all of them or none. Every fault of it is told at
 	// once, as violations with path, line and hint. The same document is imported once, unless it comes with
@@ -557,7 +558,8 @@ type RegistryServiceServer interface {
 	ListEpics(context.Context, *ListEpicsRequest) (*ListEpicsResponse, error)
 	// SearchEpics finds epics by the words of their titles, tags, descriptions and results and of those of
 	// their tasks, the best first: those that have most of the words, and then those in which the words weigh
-	// most. Of each word the newest epics that have it are looked at, some hundreds.
+	// most. Of each word the newest epics that have it are looked at, some hundreds. Without a query it finds
+	// the newest.
 	SearchEpics(context.Context, *SearchEpicsRequest) (*SearchEpicsResponse, error)
 	// ImportEpic makes an epic and its tasks of one document, all of them or none. Every fault of it is told at
 	// once, as violations with path, line and hint. The same document is imported once, unless it comes with
