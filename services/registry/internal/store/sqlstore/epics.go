@@ -55,9 +55,6 @@ func (t tx) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic
 	if q.Text != "" {
 		l.fit(func(column, param string) string { return t.d.Position(param, column) + ` > 0` }, "search", q.Text)
 	}
-	if q.PauseReason != "" {
-		l.add("t.pause_reason = %s", q.PauseReason)
-	}
 	if err := filter(&l, t.d, q.States, q.AnyTag, q.Labels); err != nil {
 		return store.Found[epic.Epic]{}, err
 	}
