@@ -40,8 +40,8 @@ type namespace struct {
 	reserving, asking line
 	// capped is until when it is known that the namespace has caps.
 	capped time.Time
-	// fresh and old tell when it was answered last that no cap bounds the calls of a payer, a task or an epic.
-	// Once fresh has as many as payers says, it takes the place of old, whose payers are forgotten.
+	// fresh and old tell when it was answered last that no cap bounds the calls of a payer, a task or an
+	// epic. Once fresh has as many as payers says, it takes the place of old, whose payers are forgotten.
 	fresh, old map[string]time.Time
 	payers     int
 	// soft is when it was told last that a budget is over its soft cap.

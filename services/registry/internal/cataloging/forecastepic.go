@@ -157,8 +157,8 @@ func draftOf(text string) Draft {
 	return Draft{Form: catalog.Definition, Source: text}
 }
 
-// pieceOf makes a piece of a forecast of the version at, or of its error. What is wrong with a workflow leaves
-// it unknown, and says why.
+// pieceOf makes a piece of a forecast of the version at, or of its error. What is wrong with a workflow
+// leaves it unknown, and says why.
 func pieceOf(f catalog.Forecast, at string, err error) (catalog.Piece, error) {
 	switch {
 	case errs.Is(err, errs.NotFound), errs.Is(err, errs.InvalidArgument), errs.Is(err, errs.FailedPrecondition):
