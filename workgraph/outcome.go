@@ -54,7 +54,8 @@ type Outcome struct {
 type Payer struct {
 	EpicID string
 	// TaskID is a task of the epic that the run does itself from now on, or with Done no longer. If it is
-	// empty, the run has changed the epic, and goes on with the task that it does, if there is one.
+	// empty, the run has changed the epic, and goes on with the task that it does, if there is one; or with
+	// Done it has ended the epic, which pays no longer.
 	TaskID string
 	Done   bool
 }

@@ -67,8 +67,9 @@ outputs: {answer: "{{ check }}"}
 `
 
 // callTokens is what each call of the model uses in the walkthrough. Of those of the first request one comes
-// before there is an epic; each inline task has callsInline/2: what is next once it has begun, and its end.
-const callTokens, callsInline, callsAround = 7, 4, 9
+// before there is an epic, and one after its end; each inline task has callsInline/2: what is next once it
+// has begun, and its end.
+const callTokens, callsInline, callsAround = 7, 4, 8
 
 // said is what a scripted model has heard so far of one request.
 type said struct{ heard []string }

@@ -97,6 +97,12 @@ func (d Dialect) InSelect(expr, query string) string {
 	return d.choose(expr+` = ANY (ARRAY (`+query+`))`, expr+` IN (`+query+`)`)
 }
 
+// DeleteSome deletes the rows of a table whose keys, one column or several, are those of a select. Unlike a
+// sub-select it runs once, so that its limit bounds what is deleted.
+func (d Dialect) DeleteSome(table, keys, query string) string {
+	return `WITH gone AS MATERIALIZED (` + query + `) DELETE FROM ` + table + ` WHERE (` + keys + `) IN (SELECT * FROM gone)`
+}
+
 // LookUp joins the rows of a table for which the condition holds, as an alias. They are looked up for each
 // row of the left side, whatever the database estimates about sizes.
 func (d Dialect) LookUp(table, alias, cond string) string {

@@ -472,7 +472,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 			return err
 		}
 		deps.Purse, deps.MostUsed = purse.New(rpc.NewReservations(d.Registry), s.log), mostUsed(cfg, models)
-		deps.Claims, deps.Prices, deps.Orders, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
+		deps.Claims, deps.Payers, deps.Prices, deps.Orders, deps.WakeOutbox, deps.Delivered = reg, reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
 		tasks = rpc.NewTasks(d.Registry, st.catalog)
 		deps.Tasks = tasks
 	}

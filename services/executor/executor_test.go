@@ -59,6 +59,7 @@ type fakeRegistry struct {
 	// tasks are those to start, refused those that could not be, leased how often orders were asked
 	// for.
 	tasks   map[string]*registryv1.Task
+	epics   map[string]*registryv1.Epic
 	refused []*registryv1.RefusedStart
 	leased  int
 }

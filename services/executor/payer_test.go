@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -23,6 +25,49 @@ func pays(p workgraph.Payer) workgraph.Actor {
 	})
 }
 
+// paid tells who paid for the calls of a node.
+type paid struct {
+	Node, Task, Epic string
+	Kind             registryv1.UsageKind
+}
+
+// paid waits until so many calls of a run and those below it are booked.
+func (f *fixture) paid(t *testing.T, run string, calls int) (got []paid) {
+	t.Helper()
+	testkit.Eventually(t, func() bool {
+		f.registry.mu.Lock()
+		defer f.registry.mu.Unlock()
+		got = nil
+		for _, e := range f.registry.booked {
+			if f.rootOf(t, e.GetRunId()) == run {
+				got = append(got, paid{e.GetNodeId(), e.GetTaskId(), e.GetEpicId(), e.GetKind()})
+			}
+		}
+		return len(got) == calls
+	}, "%v", &got)
+	return got
+}
+
+// keep has the registry know tasks and epics.
+func (b *fakeRegistry) keep(known ...proto.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range known {
+		switch m := m.(type) {
+		case *registryv1.Task:
+			if b.tasks == nil {
+				b.tasks = map[string]*registryv1.Task{}
+			}
+			b.tasks[m.GetId()] = m
+		case *registryv1.Epic:
+			if b.epics == nil {
+				b.epics = map[string]*registryv1.Epic{}
+			}
+			b.epics[m.GetId()] = m
+		}
+	}
+}
+
 // TestPayer runs graphs whose actors say who pays. The run waits for a signal in between, so that it leaves
 // memory and is read again.
 func TestPayer(t *testing.T) {
@@ -33,10 +78,6 @@ func TestPayer(t *testing.T) {
 			"model": model("priced", false), "steers": pays(workgraph.Payer{EpicID: "ep_1"}), "begins": pays(workgraph.Payer{EpicID: "ep_1", TaskID: "tk_inline"}),
 			"ends": pays(workgraph.Payer{EpicID: "ep_1", TaskID: "tk_inline", Done: true}),
 		}, store)
-		type paid struct {
-			Node, Task, Epic string
-			Kind             registryv1.UsageKind
-		}
 		const work, overhead = registryv1.UsageKind_USAGE_KIND_MODEL, registryv1.UsageKind_USAGE_KIND_OVERHEAD
 		chain := func(ids ...string) *graphv1.Graph {
 			g := &graphv1.Graph{}
@@ -60,6 +101,29 @@ func TestPayer(t *testing.T) {
 			}
 			return g
 		}
+		running := &registryv1.Task{Id: "tk_inline", State: registryv1.TaskState_TASK_STATE_RUNNING}
+		for name, c := range map[string]struct {
+			ended []proto.Message
+			want  paid
+		}{
+			"TheEpicAfterTheEndOfTheTask": {[]proto.Message{&registryv1.Task{Id: "tk_inline", State: registryv1.TaskState_TASK_STATE_CANCELED}}, paid{"a1", "", "ep_1", overhead}},
+			"TheEpicOnceTheTaskIsGone":    {[]proto.Message{&registryv1.Task{Id: "tk_inline"}}, paid{"a1", "", "ep_1", overhead}},
+			"NobodyAfterTheEndOfTheEpic":  {[]proto.Message{&registryv1.Epic{Id: "ep_1", State: registryv1.EpicState_EPIC_STATE_COMPLETED}}, paid{"a1", "", "", overhead}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				f.registry.keep(running, &registryv1.Epic{Id: "ep_1", State: registryv1.EpicState_EPIC_STATE_ACTIVE})
+				run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: chain("begins", "m1", "wait", "a1")})
+				require.NoError(t, err)
+				f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_WAITING)
+				require.Equal(t, []paid{{"m1", "tk_inline", "", work}}, f.paid(t, run.GetId(), 1))
+				f.registry.keep(c.ended...)
+				<-time.After(1100 * time.Millisecond) // an executor asks again after a second
+				_, err = f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: run.GetId(), Name: "go"})
+				require.NoError(t, err)
+				require.ElementsMatch(t, []paid{{"m1", "tk_inline", "", work}, c.want}, f.paid(t, run.GetId(), 2))
+				f.registry.keep(&registryv1.Epic{Id: "ep_1", State: registryv1.EpicState_EPIC_STATE_ACTIVE})
+			})
+		}
 		for name, c := range map[string]struct {
 			task  string
 			graph *graphv1.Graph
@@ -71,25 +135,14 @@ func TestPayer(t *testing.T) {
 			"TheTaskOfTheRunIfItHasOne": {"tk_own", chain("steers", "begins", "wait", "child", "a1"), []paid{{"below", "tk_own", "", work}, {"a1", "tk_own", "", work}}},
 		} {
 			t.Run(name, func(t *testing.T) {
+				f.registry.keep(running)
 				run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: c.graph, TaskId: c.task})
 				require.NoError(t, err)
 				f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_WAITING)
 				_, err = f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: run.GetId(), Name: "go"})
 				require.NoError(t, err)
 				f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
-				var got []paid
-				testkit.Eventually(t, func() bool {
-					f.registry.mu.Lock()
-					defer f.registry.mu.Unlock()
-					got = nil
-					for _, e := range f.registry.booked {
-						if f.rootOf(t, e.GetRunId()) == run.GetId() {
-							got = append(got, paid{e.GetNodeId(), e.GetTaskId(), e.GetEpicId(), e.GetKind()})
-						}
-					}
-					return len(got) == len(c.want)
-				}, "%v", &got)
-				require.ElementsMatch(t, c.want, got)
+				require.ElementsMatch(t, c.want, f.paid(t, run.GetId(), len(c.want)))
 			})
 		}
 	})

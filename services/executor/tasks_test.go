@@ -30,6 +30,11 @@ func (b *fakeRegistry) GetTask(_ context.Context, r *registryv1.GetTaskRequest) 
 }
 
 func (b *fakeRegistry) GetEpic(_ context.Context, r *registryv1.GetEpicRequest) (*registryv1.Epic, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.epics[r.GetEpicId()]; e != nil {
+		return e, nil
+	}
 	out := &registryv1.Epic{Id: r.GetEpicId(), UserId: "ada"}
 	if strings.HasPrefix(r.GetEpicId(), "ep_default") {
 		out.WorkflowSlug = "work@1"

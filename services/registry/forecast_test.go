@@ -40,6 +40,7 @@ func TestForecasts(t *testing.T) {
 			t.Run("Epic/AlongDependenciesAndTheLimit", func(t *testing.T) { forecastKnown(t, s) })
 			t.Run("Epic/UnknownIsUnknown", func(t *testing.T) { forecastUnknown(t, s) })
 			t.Run("Epic/OfManyTasks", func(t *testing.T) { forecastMany(t, s) })
+			t.Run("Epic/CompilesABoundedText", func(t *testing.T) { forecastLarge(t, s) })
 			t.Run("Epic/ThatIsNotThere", func(t *testing.T) {
 				_, err := s.ForecastEpic(t.Context(), &registryv1.ForecastEpicRequest{EpicId: "ep_none"})
 				requireError(t, err, errs.NotFound, "EPIC_NOT_FOUND")
@@ -139,6 +140,22 @@ func forecastUnknown(t *testing.T, s sources) {
 		require.Equal(t, int64(500), f.GetCostNanoUsd().GetKnownP50())
 	}
 	require.Equal(t, int32(4), s.forecast(t, 0).GetCostNanoUsd().GetUnknownTasks())
+}
+
+// forecastLarge has more definitions than are compiled for one epic.
+func forecastLarge(t *testing.T, s sources) {
+	s.begun(t, &registryv1.Epic{})
+	const size, tasks = 60 << 10, 20
+	for i := range tasks {
+		s.made(t, &registryv1.Task{Definition: fmt.Sprintf("# %0*d\n%s", size, i, ownDefinition)})
+	}
+	left := 0
+	for _, task := range s.forecast(t, 0).GetTaskForecasts() {
+		if strings.Contains(task.GetUnknown(), "bytes of definitions") {
+			left++
+		}
+	}
+	require.Equal(t, tasks-(1<<20)/(size+len(ownDefinition)+3), left)
 }
 
 // forecastMany reads more tasks than one page holds, with more workflows than are looked at.

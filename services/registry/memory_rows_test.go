@@ -223,10 +223,13 @@ func TestMemoryPrincipal(t *testing.T) {
 			return list.GetReads()[0].GetPrincipal()
 		}
 		const service = "epigraph.registry.v1.MemoryService/"
-		// nil stands for methods that only services may call, and for those that leave no trace by design: of
-		// forgotten entries nothing is kept.
+		// nil stands for methods that only services may call, and for those that leave no trace by design.
 		table := map[string]func(t *testing.T) string{
-			"LeaseUnembedded": nil, "EmbedMemory": nil, "ListMemoryReads": nil, "ForgetMemory": nil,
+			"LeaseUnembedded": nil, "EmbedMemory": nil, "ListMemoryReads": nil,
+			"ForgetMemory": func(t *testing.T) string {
+				_, err := w.ben.ForgetMemory(ctx, &registryv1.ForgetMemoryRequest{UserId: "x"})
+				return read(t, err)
+			},
 			"WriteMemory": func(t *testing.T) string {
 				require.Equal(t, "key:ada", entry(t, w.ada).GetPrincipal())
 				got, err := w.ada.GetMemory(ctx, &registryv1.GetMemoryRequest{MemoryId: entry(t, w.ben).GetId()})

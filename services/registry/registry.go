@@ -178,6 +178,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.folder != nil {
 		looking.Go(func() { s.folder.run(ctx) })
 	}
+	looking.Go(func() { s.resumeCapped(ctx) })
 	tick := time.NewTicker(s.sweep)
 	defer tick.Stop()
 	for {
@@ -190,10 +191,33 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
+// resumeCapped resumes epics that caps of their namespaces have stopped: after each change of such caps, and
+// now and then, until ctx ends.
+func (s *Service) resumeCapped(ctx context.Context) {
+	tick := time.NewTicker(s.sweep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-s.accounts.CapsChanged():
+		}
+		switch n, err := s.accounts.ResumeCapped(ctx); {
+		case ctx.Err() != nil:
+		case err != nil:
+			s.log.WarnContext(ctx, "epics that a cap has stopped were not all resumed", slog.Any("err", err), slog.Int("epics", n))
+		case n > 0:
+			s.log.InfoContext(ctx, "resumed epics that a cap of their namespace had stopped", slog.Int("epics", n))
+		}
+	}
+}
+
 func (s *Service) sweepOnce(ctx context.Context) {
 	claims, requests, err := s.accounts.Sweep(ctx)
 	workflows, runs, werr := s.catalog.Sweep(ctx)
 	reservations, lerr := s.accounts.SweepLedger(ctx)
+	lerr = errors.Join(lerr, s.accounts.AdvanceQuiet(ctx))
 	events, ferr := s.accounts.SweepFeed(ctx, s.kept)
 	memories, reads, merr := s.memories.Sweep(ctx)
 	switch err = errors.Join(err, werr, lerr, ferr, merr); {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/sleep"
@@ -48,19 +49,45 @@ func cappedRun(name string) *executorv1.StartRunRequest {
 	return &executorv1.StartRunRequest{Graph: g, RequestId: name}
 }
 
-// capped is a cluster whose runs make calls under a cap of their namespace.
+// capped is a cluster whose runs make calls under a cap of their namespace, in tokens or in money.
 type capped struct {
 	*cluster
-	ctx  context.Context
-	runs []string
+	ctx context.Context
+	// money says that the cap is one in nano-USD, of which a token costs nanoPerToken.
+	money bool
+	runs  []string
 	// most is the most that was spent and reserved at once, under any cap.
 	most atomic.Int64
 }
 
+// nanoPerToken is what a token costs, input or output.
+const nanoPerToken = 1000
+
+// unit is how much of what is capped a token is.
+func (c *capped) unit() int64 {
+	if c.money {
+		return nanoPerToken
+	}
+	return 1
+}
+
+// held is what is spent and reserved of what is capped.
+func (c *capped) held(b *registryv1.Budget) (spent, reserved int64) {
+	if c.money {
+		return b.GetSpentNanoUsd(), b.GetReservedNanoUsd()
+	}
+	return b.GetSpentTokens(), b.GetReservedTokens()
+}
+
+// limit caps what so many tokens use.
 func (c *capped) limit(tokens int64) {
 	c.t.Helper()
+	hard, most := &registryv1.Caps{Tokens: &tokens}, tokens*c.unit()
+	if c.money {
+		hard = &registryv1.Caps{NanoUsd: &most}
+	}
 	_, err := persist(c.ctx, func(ctx context.Context) (*registryv1.Budget, error) {
-		return c.reg.SetBudget(ctx, &registryv1.SetBudgetRequest{Budget: &registryv1.Budget{Name: "namespace", Hard: &registryv1.Caps{Tokens: &tokens}}})
+		return c.reg.SetBudget(ctx, &registryv1.SetBudgetRequest{Budget: &registryv1.Budget{Name: "namespace", Hard: hard}})
 	})
 	require.NoError(c.t, err)
 }
@@ -118,7 +145,8 @@ func (c *capped) kill() {
 			default:
 			}
 			b := c.budget()
-			c.most.Store(max(c.most.Load(), b.GetSpentTokens()+b.GetReservedTokens()))
+			spent, reserved := c.held(b)
+			c.most.Store(max(c.most.Load(), spent+reserved))
 			sleep.For(c.ctx, 20*time.Millisecond)
 		}
 	})
@@ -152,6 +180,22 @@ func (c *capped) kill() {
 // no reservation is left.
 func TestCapUnderKills(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		store    string
+		replicas int
+		money    bool
+	}{
+		"TokensOnPostgres": {"postgres", 3, false},
+		"MoneyOnPostgres":  {"postgres", 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			capUnderKills(t, c.store, c.replicas, c.money)
+		})
+	}
+}
+
+func capUnderKills(t *testing.T, store string, replicas int, money bool) {
 	model := fakellm.New(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
 		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 10, Output: cappedUse - 10}, Delay: 200 * time.Millisecond}, true
 	}})
@@ -160,8 +204,13 @@ func TestCapUnderKills(t *testing.T) {
 	defer func() { require.NoError(t, model.Close()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	c := &capped{ctx: ctx, cluster: newCluster(t, clusterOptions{store: "postgres", replicas: 3, settings: []string{
-		"models.profiles.default.base_url=" + url, "executor.max_takeovers=100"}})}
+	c := &capped{ctx: ctx, money: money, cluster: newCluster(t, clusterOptions{store: store, replicas: replicas, settings: []string{
+		"models.profiles.default.base_url=" + url, "models.profiles.default.price_key=me/mine", "executor.max_takeovers=100"}})}
+	_, err = persist(ctx, func(ctx context.Context) (*registryv1.Price, error) {
+		return c.reg.CreatePrice(ctx, &registryv1.CreatePriceRequest{RequestId: "price", Price: &registryv1.Price{Provider: "me", Model: "mine",
+			ValidFrom: timestamppb.New(time.Unix(0, 0)), InputPerMillion: nanoPerToken * 1e6, OutputPerMillion: nanoPerToken * 1e6}})
+	})
+	require.NoError(t, err)
 	begin := time.Now()
 	for part := range int64(cappedParts - 1) {
 		limit := (part + 1) * cappedAll / cappedParts
@@ -181,14 +230,15 @@ func TestCapUnderKills(t *testing.T) {
 				return r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && r.GetStateReason() == "CAP_REACHED" || completed(r)
 			})
 		}, "runs do not come to the cap")
-		var b *registryv1.Budget
-		testkit.Within(t, timeout, 100*time.Millisecond, func() bool { b = c.budget(); return b.GetReservedTokens() == 0 },
+		var spent, reserved int64
+		testkit.Within(t, timeout, 100*time.Millisecond, func() bool { spent, reserved = c.held(c.budget()); return reserved == 0 },
 			"no call is under way, and something is reserved")
-		t.Logf("cap %d: at most %d tokens were spent and reserved, %d are spent; %d kills, %d answers of the model after %s",
-			limit, c.most.Load(), b.GetSpentTokens(), c.kills.Load(), len(model.Requests()), time.Since(begin).Round(time.Second))
+		limit *= c.unit()
+		t.Logf("cap %d: at most %d were spent and reserved, %d are spent; %d kills, %d answers of the model after %s",
+			limit, c.most.Load(), spent, c.kills.Load(), len(model.Requests()), time.Since(begin).Round(time.Second))
 		require.LessOrEqual(t, c.most.Load(), limit)
-		require.LessOrEqual(t, b.GetSpentTokens(), limit)
-		require.Greater(t, b.GetSpentTokens(), limit/2, "what is free is used")
+		require.LessOrEqual(t, spent, limit)
+		require.Greater(t, spent, limit/2, "what is free is used")
 		require.False(t, c.every(completed))
 	}
 	c.limit(cappedAll * 2)
@@ -196,10 +246,10 @@ func TestCapUnderKills(t *testing.T) {
 	c.kill()
 	testkit.Within(t, timeout, 100*time.Millisecond, func() bool { return c.every(completed) }, "runs do not go on")
 	testkit.Within(t, timeout, 100*time.Millisecond, func() bool {
-		b := c.budget()
-		return b.GetReservedTokens() == 0 && b.GetSpentTokens() == cappedAll
+		spent, reserved := c.held(c.budget())
+		return reserved == 0 && spent == cappedAll*c.unit()
 	}, "the ledger does not add up")
-	require.Greater(t, c.kills.Load(), int64(2*cappedParts))
+	require.Greater(t, c.kills.Load(), int64((replicas+1)/2*cappedParts))
 	require.Empty(t, c.examined(ctx))
 	t.Logf("%d kills in %s", c.kills.Load(), time.Since(begin).Round(time.Second))
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -50,26 +49,6 @@ func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time
 		})
 	}
 	return out
-}
-
-// writePayer writes into the run's row who pays for its calls from now on. A run of a task keeps its task: an
-// agent cannot leave the caps of its task by an epic of its own. The caller holds r.mu.
-func (r *run) writePayer(w *journal.Append, said *workgraph.Payer) error {
-	if said == nil || r.task != "" {
-		return nil
-	}
-	next := r.payer.Load().Then(said)
-	m, err := record.DecodeMetadata(r.metadata)
-	if err != nil {
-		return err
-	}
-	m.Payer = next
-	if w.Metadata, err = json.Marshal(m); err != nil {
-		return fmt.Errorf("encode metadata: %w", err)
-	}
-	r.metadata = w.Metadata
-	r.payer.Store(next)
-	return nil
 }
 
 // Bounds of the usage that a worker reports: those of the registry, and sums that stay far from overflow.

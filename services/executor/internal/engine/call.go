@@ -55,6 +55,7 @@ func (t *session) perform(a *attempt) {
 			return
 		}
 	}
+	a.payer = t.payer(ctx, a.run)
 	if refused := t.reserve(ctx, a); refused != nil {
 		t.report(a, nil, refused, outbox.Trace{}, true)
 		return

@@ -195,6 +195,8 @@ type Deps struct {
 	Triggered bool
 	// JobWorker is the name under which this process works jobs of the queue; empty if it works none.
 	JobWorker string
+	// Payers is nil if whoever pays for a run pays until the run says otherwise.
+	Payers Payers
 	// Claims is nil if there is no registry. Runs with a task are refused then, and nothing is booked.
 	Claims Claims
 	// Prices is nil if there is no price book. Then only costs that calls report count against budgets in

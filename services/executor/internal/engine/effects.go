@@ -46,7 +46,7 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 }
 
 func (t *session) startAttempt(r *run, s *workgraph.Start) {
-	a := &attempt{run: r, start: *s, payer: r.payer.Load()}
+	a := &attempt{run: r, start: *s}
 	a.task = sched.Task{Lane: r, Suspect: r.suspect.Load(), Value: a, Request: sched.GateRequest{Namespace: r.namespace, RunID: r.id, Ref: s.Ref,
 		Attempt: s.Attempt, Actor: s.Actor, Key: s.ConcurrencyKey, Priority: r.priority, Queued: time.Now()}}
 	if t.e.remote != nil {

@@ -38,6 +38,7 @@ type Engine struct {
 	packer    journal.Packer
 	actors    program.Actors
 	claims    Claims
+	payers    knownPayers
 	orders    Orders
 	tasks     Tasks
 	suspects  *suspect.Turn

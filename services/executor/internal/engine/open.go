@@ -37,7 +37,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	d = d.withDefaults()
 	e := &Engine{
 		cfg: cfg, log: d.Logger, tracer: d.TracerProvider.Tracer(scope), ready: make(chan struct{}),
-		journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, orders: d.Orders, tasks: d.Tasks, workflows: d.Workflows,
+		journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, payers: knownPayers{ask: d.Payers}, orders: d.Orders, tasks: d.Tasks, workflows: d.Workflows,
 		quotas: d.Quotas, gates: d.Gates, wake: d.WakeOutbox, remote: d.Remote, modelCall: d.ModelCall, egress: d.Egress, jobWorker: d.JobWorker, triggered: d.Triggered,
 		prices: price.New(d.Prices, d.Logger), purse: d.Purse, mostUsed: d.MostUsed, outcomes: workgraph.NewOutcomeCache(maxSavedOutcomes), keys: actor.NewExpressions(), threadEnds: thread.NewEnds(),
 		calling: inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload))), results: inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload))),

@@ -108,11 +108,12 @@ func capText(r *purse.Refusal) string {
 // awaitRoom asks whether there is room now for the call that a cap above the run left none for. Without
 // room the run goes on waiting, in memory at first and then as a row.
 func (t *session) awaitRoom(r *run) {
+	payer := t.payer(t.background, r)
 	r.lock()
 	refused := r.State.Refused()
 	var call purse.Call
 	if refused != nil {
-		a := &attempt{run: r, start: workgraph.Start{Ref: refused.Ref, Attempt: refused.Attempt}, payer: r.payer.Load()}
+		a := &attempt{run: r, start: workgraph.Start{Ref: refused.Ref, Attempt: refused.Attempt}, payer: payer}
 		if entries := r.entries(a, plausible([]workgraph.Usage{refused.Wanted}), false, dbkit.Micros(time.Now())); len(entries) > 0 {
 			call.Entry, call.Unlimited = entries[0], refused.Wanted.OutputTokens == 0
 		}

@@ -10,9 +10,9 @@ const (
 	remembered = 24 * time.Hour
 	// maxNamespaces bounds the namespaces that are remembered.
 	maxNamespaces = 4096
-	// maxTasks bounds the tasks that all of them remember together. Each namespace has a share of it, and
-	// at least leastTasks.
-	maxTasks, leastTasks = 100_000, 64
+	// maxPayers bounds the payers that all of them remember together. Each namespace has a share of it, and
+	// at least leastPayers.
+	maxPayers, leastPayers = 100_000, 64
 	// told is how often it is told that a budget is over its soft cap, and maxTold bounds the budgets of a
 	// namespace of which that is known.
 	told, maxTold = time.Minute, 1000
@@ -40,10 +40,10 @@ type namespace struct {
 	reserving, asking line
 	// capped is until when it is known that the namespace has caps.
 	capped time.Time
-	// fresh and old tell when it was answered last that no cap bounds the calls of a task. Once fresh is
-	// full it takes the place of old, whose tasks are forgotten.
+	// fresh and old tell when it was answered last that no cap bounds the calls of a payer, a task or an
+	// epic. Once fresh has as many as payers says, it takes the place of old, whose payers are forgotten.
 	fresh, old map[string]time.Time
-	tasks      int
+	payers     int
 	// soft is when it was told last that a budget is over its soft cap.
 	soft map[string]time.Time
 }
@@ -70,7 +70,7 @@ func (m *memory) of(name string) *namespace {
 	if len(m.namespaces) >= maxNamespaces {
 		m.forget()
 	}
-	n = &namespace{name: name, asking: line{askOnly: true}, capped: m.forgot, tasks: max(maxTasks/(2*(len(m.namespaces)+1)), leastTasks)}
+	n = &namespace{name: name, asking: line{askOnly: true}, capped: m.forgot, payers: max(maxPayers/(2*(len(m.namespaces)+1)), leastPayers)}
 	m.namespaces[name] = n
 	return n
 }
@@ -111,32 +111,32 @@ func (m *memory) forget() {
 	delete(m.namespaces, with.name)
 }
 
-// uncapped reports whether the registry said within a time that no cap bounds the calls of a task. The
+// uncapped reports whether the registry said within a time that no cap bounds the calls of a payer. The
 // caller holds n.mu.
-func (n *namespace) uncapped(task string, within time.Duration) bool {
-	at, ok := n.fresh[task]
+func (n *namespace) uncapped(payer string, within time.Duration) bool {
+	at, ok := n.fresh[payer]
 	if !ok {
-		at, ok = n.old[task]
+		at, ok = n.old[payer]
 	}
 	return ok && time.Since(at) < within
 }
 
-// learn remembers whether a cap bounds the calls of a task. The caller holds n.mu.
-func (n *namespace) learn(task string, capped bool) {
+// learn remembers whether a cap bounds the calls of a payer. The caller holds n.mu.
+func (n *namespace) learn(payer string, capped bool) {
 	now := time.Now()
 	if capped {
 		n.capped = now.Add(remembered)
-		delete(n.fresh, task)
-		delete(n.old, task)
+		delete(n.fresh, payer)
+		delete(n.old, payer)
 		return
 	}
-	if _, ok := n.fresh[task]; !ok && len(n.fresh) >= n.tasks {
+	if _, ok := n.fresh[payer]; !ok && len(n.fresh) >= n.payers {
 		n.fresh, n.old = nil, n.fresh
 	}
 	if n.fresh == nil {
 		n.fresh = map[string]time.Time{}
 	}
-	n.fresh[task] = now
+	n.fresh[payer] = now
 }
 
 // unanswered is the answer in place of that of a registry that is away. The caller holds n.mu.

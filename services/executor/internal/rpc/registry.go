@@ -41,6 +41,7 @@ type Spent interface {
 
 var (
 	_ engine.Claims   = (*Registry)(nil)
+	_ engine.Payers   = (*Registry)(nil)
 	_ price.Prices    = (*Registry)(nil)
 	_ engine.Orders   = (*Registry)(nil)
 	_ outbox.Registry = (*Registry)(nil)
@@ -69,6 +70,32 @@ func (r *Registry) Claim(ctx context.Context, namespace, taskID, runID string, l
 // Release implements engine.Claims: it lets the lease end at once.
 func (r *Registry) Release(ctx context.Context, namespace, taskID, runID string) error {
 	return r.Claim(ctx, namespace, taskID, runID, shortestLease)
+}
+
+// Pays implements engine.Payers.
+func (r *Registry) Pays(ctx context.Context, namespace, epicID, taskID string) (task, epic bool, err error) {
+	ctx = grpckit.WithNamespace(ctx, namespace)
+	e, err := r.client.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: epicID})
+	if err != nil {
+		return false, false, gone(err)
+	}
+	switch e.GetState() {
+	case registryv1.EpicState_EPIC_STATE_COMPLETED, registryv1.EpicState_EPIC_STATE_FAILED, registryv1.EpicState_EPIC_STATE_CANCELED:
+		return false, false, nil
+	}
+	if taskID == "" {
+		return false, true, nil
+	}
+	t, err := r.client.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: taskID})
+	return t.GetState() == registryv1.TaskState_TASK_STATE_RUNNING, true, gone(err)
+}
+
+// gone is nil for the error that something is not there.
+func gone(err error) error {
+	if errs.Is(err, errs.NotFound) {
+		return nil
+	}
+	return err
 }
 
 // Lease implements engine.Orders.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -119,6 +120,13 @@ func remembered(m *registryv1.Memory) remember.Entry {
 	}
 }
 
+// learnFor is how long after it was learned something is tried again for which the memory has no room. The
+// usage of the run waits behind it meanwhile. The item of its thread stays.
+const learnFor = 10 * time.Minute
+
+// reasonNoRoom refuses for good what was learned and found no room for learnFor.
+const reasonNoRoom = "NO_ROOM_TO_LEARN"
+
 // Learn implements outbox.Registry. What is about a user is kept for that user, else for the workflow,
 // and of a run with neither for the namespace, as the actors do.
 func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned) error {
@@ -148,6 +156,10 @@ func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned
 		switch errs.KindOf(err) {
 		case errs.InvalidArgument, errs.NotFound, errs.FailedPrecondition:
 			refused = err // the others are kept
+			continue
+		}
+		if errs.Is(err, errs.ResourceExhausted) && time.Since(f.Time) > learnFor {
+			refused = errs.New(errs.FailedPrecondition, reasonNoRoom, "%s of agent %s is not in the memory: for %s there was no room for it; it stays in its thread", f.Name, f.Agent, learnFor).With(err)
 			continue
 		}
 		if err != nil {

@@ -18,11 +18,16 @@ import (
 type keptMemory struct {
 	registryv1.MemoryServiceClient
 	written []*registryv1.WriteMemoryRequest
+	// full, if it is set, is the user for whom there is no room.
+	full string
 }
 
 func (k *keptMemory) WriteMemory(_ context.Context, r *registryv1.WriteMemoryRequest, _ ...grpc.CallOption) (*registryv1.WriteMemoryResponse, error) {
 	if r.GetMemory().GetScope().GetSubject() == "mallory" {
 		return nil, errs.New(errs.InvalidArgument, "MEMORY_INVALID", "no")
+	}
+	if user := r.GetMemory().GetUserId(); k.full != "" && user == k.full {
+		return nil, errs.New(errs.ResourceExhausted, "FULL", "no room")
 	}
 	k.written = append(k.written, r)
 	return &registryv1.WriteMemoryResponse{}, nil
@@ -41,4 +46,26 @@ func TestLearn(t *testing.T) {
 	require.Equal(t, []string{"ada", "learned:a:drink", "tea", "run_1", "ada"}, []string{m.GetScope().GetSubject(), m.GetKey(), m.GetText(), m.GetSource(), m.GetUserId()})
 	require.Equal(t, "learned/run_1/1/5", k.written[0].GetRequestId())
 	require.Equal(t, "digest", k.written[1].GetMemory().GetScope().GetSubject())
+}
+
+func TestLearnWithoutRoom(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		age     time.Duration
+		want    errs.Kind
+		written int
+	}{
+		"IsTriedAgainAtFirst":         {time.Minute, errs.ResourceExhausted, 0},
+		"IsGivenUpAndTheOthersAreNot": {time.Hour, errs.FailedPrecondition, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k, at := &keptMemory{full: "ada"}, time.Now().Add(-c.age)
+			err := rpc.NewRegistry(nil, nil, k, "db", nil).Learn(t.Context(), "acme", outbox.Learned{RunID: "run_1", Learnings: []outbox.Learning{
+				{ID: "1", Agent: "a", User: "ada", Name: "drink", Content: "tea", Time: at}, {ID: "2", Agent: "a", Name: "food", Content: "rice", Time: at},
+			}})
+			require.Equal(t, c.want, errs.KindOf(err), "%v", err)
+			require.Len(t, k.written, c.written)
+		})
+	}
 }

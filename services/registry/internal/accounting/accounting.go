@@ -28,10 +28,14 @@ type Accounts struct {
 	store  store.Store
 	bounds Bounds
 	tails  *tails
+	// changed are the caps of namespaces that were changed here.
+	changed *changedCaps
 }
 
 // New returns the use cases over a store, which stays the caller's to close.
-func New(s store.Store) *Accounts { return (&Accounts{store: s}).Within(DefaultBounds()) }
+func New(s store.Store) *Accounts {
+	return (&Accounts{store: s, changed: newChangedCaps()}).Within(DefaultBounds())
+}
 
 type (
 	// Once makes a request repeatable.

@@ -32,7 +32,7 @@ func DefaultBounds() Bounds {
 
 // Within returns accounts over the same store with these bounds.
 func (b *Accounts) Within(bounds Bounds) *Accounts {
-	return &Accounts{store: b.store, bounds: bounds, tails: newTails(bounds.Watches)}
+	return &Accounts{store: b.store, bounds: bounds, tails: newTails(bounds.Watches), changed: b.changed}
 }
 
 // room refuses one more where there are as many as may be.

@@ -79,7 +79,11 @@ func (b *Accounts) SetBudget(ctx context.Context, namespace string, c Change, id
 		})
 	}
 	if err == nil && id.Level == ledger.Namespace {
-		err = b.goOnUnderCaps(ctx, namespace)
+		b.changed.add(namespace)
+		select {
+		case b.changed.wake <- struct{}{}:
+		default:
+		}
 	}
 	if err != nil || a.Level != 0 {
 		return a, err

@@ -2,15 +2,50 @@ package accounting
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"strconv"
+	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
-	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
+
+const (
+	// estimateHeld is how long a run of which nothing is heard holds the estimate of its task: one that waits
+	// for a person or a time must not keep others from starting for days. Its next call holds the rest again.
+	estimateHeld = 15 * time.Minute
+	// quietAtOnce is how many epics are read at once.
+	quietAtOnce = 100
+)
+
+// quiet is the time before which something must have been heard of a run that holds an estimate.
+func quiet() time.Time { return dbkit.Now().Add(-estimateHeld) }
+
+// AdvanceQuiet starts tasks of epics that run by themselves for which there is room since runs of the epic
+// wait: nothing tells when the time of an estimate is over.
+func (b *Accounts) AdvanceQuiet(ctx context.Context) error {
+	var failed error
+	for after := (store.EpicKey{}); ; {
+		found, err := b.store.QuietEpics(ctx, quiet(), after, quietAtOnce)
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		for _, k := range found {
+			failed = errors.Join(failed, b.changeIfThere(ctx, k.Namespace, k.ID, func(ctx context.Context, tx store.Tx, e *epic.Epic) (bool, error) {
+				was := e.State
+				err := advance(ctx, tx, e, dbkit.Now())
+				return e.State != was, err
+			}))
+			after = k
+		}
+		if len(found) < quietAtOnce || ctx.Err() != nil {
+			return failed
+		}
+	}
+}
 
 // estimateFits refuses to start a task that is estimated to use more tokens than a hard cap of its
 // epic, of itself or of the namespace leaves: what is spent, what is reserved for calls, and what other
@@ -36,12 +71,12 @@ func (w *work) estimateFits(ctx context.Context) error {
 		var others int64
 		switch a.Level {
 		case ledger.Epic:
-			others, err = w.tx.Estimated(ctx, w.task.Namespace, w.epic.ID, w.task.ID)
+			others, err = w.tx.Estimated(ctx, w.task.Namespace, w.epic.ID, w.task.ID, quiet())
 		case ledger.Namespace:
 			var locked []ledger.Account
 			if locked, err = w.tx.LockAccounts(ctx, w.task.Namespace, []ledger.ID{whole}); err == nil && len(locked) > 0 {
 				a = locked[0]
-				others, err = w.tx.Estimated(ctx, w.task.Namespace, "", w.task.ID)
+				others, err = w.tx.Estimated(ctx, w.task.Namespace, "", w.task.ID, quiet())
 			}
 		}
 		if err != nil {
@@ -91,7 +126,7 @@ func affordable(ctx context.Context, tx store.Tx, e *epic.Epic, ready []epic.Rea
 	}
 	// The epic is locked and not saved: its budget may be newer than that of its account.
 	a.Hard.Tokens, a.Spent.Tokens = e.BudgetTokens, e.Spent.Tokens
-	others, err := tx.Estimated(ctx, e.Namespace, e.ID, "")
+	others, err := tx.Estimated(ctx, e.Namespace, e.ID, "", quiet())
 	if err != nil {
 		return nil, err
 	}
@@ -112,64 +147,4 @@ func affordable(ctx context.Context, tx store.Tx, e *epic.Epic, ready []epic.Rea
 		}
 	}
 	return ready, nil
-}
-
-// estimateOutputs sets what calls without a limit may put out: the 90th percentile of what calls of
-// their model have put out in the namespace, else all that the least of their run budgets in tokens
-// leaves. It marks those of which neither is known.
-func (b *Accounts) estimateOutputs(ctx context.Context, namespace string, calls []Call, in []Reservation) error {
-	var models []string
-	var runs []ledger.ID
-	for i := range calls {
-		if calls[i].Unlimited {
-			models = append(models, calls[i].Model)
-			for _, r := range calls[i].Runs {
-				runs = append(runs, ledger.ID{Level: ledger.Run, Name: r.RunID})
-			}
-		}
-	}
-	if len(models) == 0 {
-		return nil
-	}
-	slices.Sort(models)
-	slices.SortFunc(runs, ledger.ID.Compare)
-	var samples map[string][]int64
-	accounts := map[string]ledger.Account{}
-	err := b.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) (err error) {
-		if samples, err = r.OutputSamples(ctx, namespace, slices.Compact(models)); err != nil {
-			return err
-		}
-		there, err := r.Accounts(ctx, namespace, slices.Compact(runs))
-		for _, a := range there {
-			accounts[a.Name] = a
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for i := range calls {
-		c := &calls[i]
-		if !c.Unlimited {
-			continue
-		}
-		if c.OutputTokens = usage.P90(samples[c.Model]); c.OutputTokens > 0 {
-			continue
-		}
-		in[i].unestimated = true
-		for _, r := range c.Runs {
-			if r.Hard.Tokens == nil {
-				continue
-			}
-			a, ok := accounts[r.RunID]
-			if !ok {
-				a.Spent = r.Spent
-			}
-			left := max(*r.Hard.Tokens-a.Spent.Tokens-a.Reserved.Tokens-c.InputTokens, 0)
-			if in[i].unestimated || left < c.OutputTokens {
-				c.OutputTokens, in[i].unestimated = left, false
-			}
-		}
-	}
-	return nil
 }

@@ -117,7 +117,7 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 			Key: c.Key, Kind: c.Kind, TaskID: c.TaskID, EpicID: c.EpicID, Provider: c.Provider, Model: c.Model, Runs: c.Runs, Incarnation: c.Incarnation,
 		}
 	}
-	if err := b.estimateOutputs(ctx, namespace, calls, in); err != nil {
+	if err := b.expectOutputs(ctx, namespace, calls, in); err != nil {
 		return nil, err
 	}
 	for i := range calls {
@@ -155,7 +155,7 @@ func (b *Accounts) take(ctx context.Context, namespace string, lease time.Durati
 		return nil, err
 	}
 	if askOnly {
-		if err := b.goOnWithRoom(ctx, namespace, in, out); err != nil {
+		if err := b.resumeWithRoom(ctx, namespace, in, out); err != nil {
 			return nil, err
 		}
 	}

@@ -184,7 +184,7 @@ func stopOverspent(ctx context.Context, tx store.Tx, namespace string, epics []s
 // their budget, or under a cap of their namespace, whatever calls under way will use. It has a transaction of
 // its own: reservations lock accounts before epics, and bookings the other way round.
 func (b *Accounts) stopRefused(ctx context.Context, namespace string, in []Reservation, answers []Reserved) error {
-	if err := b.stopCapped(ctx, namespace, in, answers); err != nil {
+	if err := b.stopAtNamespaceCap(ctx, namespace, in, answers); err != nil {
 		return err
 	}
 	refused := map[string]*ledger.Refusal{}

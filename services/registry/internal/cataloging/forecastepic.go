@@ -17,6 +17,9 @@ import (
 const (
 	// maxForecasts is how many different workflows, requirements and definitions are looked at for one epic.
 	maxForecasts = 100
+	// maxForecastBytes bounds the definitions that are compiled for one epic, together: each is compiled in a
+	// turn of its namespace, which a request must not take for minutes.
+	maxForecastBytes = 1 << 20
 	// tasksRead is how many tasks are read at once.
 	tasksRead = 200
 )
@@ -37,7 +40,7 @@ func (c *Catalog) ForecastEpic(ctx context.Context, namespace, id string, parall
 	if fallback == "" {
 		fallback = e.WorkflowSlug
 	}
-	s := &pieces{catalog: c, namespace: namespace, key: e.UserID, fallback: fallback, at: map[string]int{}, known: map[string]catalog.Piece{}}
+	s := &pieces{catalog: c, namespace: namespace, key: e.UserID, fallback: fallback, at: map[string]int{}, known: map[worker]catalog.Piece{}}
 	q := store.TaskQuery{Namespace: namespace, EpicID: id, Limit: tasksRead, States: []epic.TaskState{epic.TaskPending, epic.TaskBlocked, epic.TaskRunning}}
 	for {
 		found, err := view(ctx, c, namespace, func(ctx context.Context, r store.Reader) (store.Found[epic.Task], error) { return r.Tasks(ctx, q) })
@@ -77,23 +80,35 @@ type pieces struct {
 	// after are the ids of what each depends on, and at the places of ids.
 	after [][]string
 	at    map[string]int
-	known map[string]catalog.Piece
+	known map[worker]catalog.Piece
+	// compiled is how many bytes of definitions were compiled.
+	compiled int
+}
+
+// worker is what would work on a task: its definition, a workflow by reference, or the best workflow for
+// requirements. At most one field is set.
+type worker struct{ definition, ref, requirements string }
+
+// workerOf chooses in the order of the start of a task.
+func (s *pieces) workerOf(t *epic.Task) worker {
+	switch {
+	case t.Definition != "":
+		return worker{definition: t.Definition}
+	case t.WorkflowSlug != "":
+		return worker{ref: t.WorkflowSlug}
+	case len(t.Requirements) > 0:
+		return worker{requirements: string(t.Requirements)}
+	}
+	return worker{ref: s.fallback}
 }
 
 func (s *pieces) add(ctx context.Context, t *epic.Task) error {
-	// What works on a task is known by one of these, in the order in which a start looks at them.
-	by := "none"
-	for _, x := range [][2]string{{"text", t.Definition}, {"ref", t.WorkflowSlug}, {"needs", string(t.Requirements)}, {"ref", s.fallback}} {
-		if x[1] != "" {
-			by = x[0] + "\x00" + x[1]
-			break
-		}
-	}
+	by := s.workerOf(t)
 	p, known := s.known[by]
 	if !known {
 		if len(s.known) < maxForecasts {
 			var err error
-			if p, err = s.piece(ctx, t); err != nil {
+			if p, err = s.piece(ctx, by); err != nil {
 				return err
 			}
 			s.known[by] = p
@@ -107,22 +122,23 @@ func (s *pieces) add(ctx context.Context, t *epic.Task) error {
 	return nil
 }
 
-// piece is what is known of a task by its workflow.
-func (s *pieces) piece(ctx context.Context, t *epic.Task) (catalog.Piece, error) {
-	ref := t.WorkflowSlug
+// piece is what is known of a task by what works on it.
+func (s *pieces) piece(ctx context.Context, by worker) (catalog.Piece, error) {
+	ref := by.ref
 	switch {
-	case t.Definition != "":
-		return told(s.catalog.ForecastText(ctx, s.namespace, draftOf(t.Definition)))("")
-	case ref != "":
-	case len(t.Requirements) > 0:
-		found, why, err := s.match(ctx, t.Requirements)
+	case by.definition != "":
+		if s.compiled += len(by.definition); s.compiled > maxForecastBytes {
+			return catalog.Piece{Unknown: fmt.Sprintf("the tasks of the epic have more than %d bytes of definitions; no others are compiled", maxForecastBytes)}, nil
+		}
+		f, err := s.catalog.ForecastText(ctx, s.namespace, draftOf(by.definition))
+		return pieceOf(f, "", err)
+	case by.requirements != "":
+		found, why, err := s.match(ctx, []byte(by.requirements))
 		if err != nil || found == "" {
 			return catalog.Piece{Unknown: why}, err
 		}
 		ref = found
-	case s.fallback != "":
-		ref = s.fallback
-	default:
+	case ref == "":
 		return catalog.Piece{Unknown: "it names neither a workflow nor requirements, and its epic no workflow"}, nil
 	}
 	r, err := catalog.ParseRef(ref)
@@ -130,7 +146,7 @@ func (s *pieces) piece(ctx context.Context, t *epic.Task) (catalog.Piece, error)
 		return catalog.Piece{Unknown: errs.From(err).Message}, nil
 	}
 	f, at, err := s.catalog.Forecast(ctx, s.namespace, r, s.key)
-	return told(f, err)(at)
+	return pieceOf(f, at, err)
 }
 
 // draftOf is the text of a task as a draft.
@@ -141,24 +157,23 @@ func draftOf(text string) Draft {
 	return Draft{Form: catalog.Definition, Source: text}
 }
 
-// told makes a piece of a forecast. What is wrong with a workflow leaves it unknown, and says why.
-func told(f catalog.Forecast, err error) func(at string) (catalog.Piece, error) {
-	return func(at string) (catalog.Piece, error) {
-		switch {
-		case errs.Is(err, errs.NotFound), errs.Is(err, errs.InvalidArgument), errs.Is(err, errs.FailedPrecondition):
-			return catalog.Piece{Unknown: errs.Clip(errs.From(err).Message, 300)}, nil
-		case err != nil:
-			return catalog.Piece{}, err
-		}
-		p := catalog.Piece{Workflow: at, Basis: f.Basis, Cost: f.Cost, Tokens: f.Tokens, DurationMS: f.DurationMS}
-		switch {
-		case f.Basis == catalog.FromGraph:
-			p.Unknown = "no run of its workflow has ended yet"
-		case f.Cost.P50 == nil:
-			p.Unknown = "the cost of no run of its workflow is known"
-		}
-		return p, nil
+// pieceOf makes a piece of a forecast of the version at, or of its error. What is wrong with a workflow
+// leaves it unknown, and says why.
+func pieceOf(f catalog.Forecast, at string, err error) (catalog.Piece, error) {
+	switch {
+	case errs.Is(err, errs.NotFound), errs.Is(err, errs.InvalidArgument), errs.Is(err, errs.FailedPrecondition):
+		return catalog.Piece{Unknown: errs.Clip(errs.From(err).Message, 300)}, nil
+	case err != nil:
+		return catalog.Piece{}, err
 	}
+	p := catalog.Piece{Workflow: at, Basis: f.Basis, Cost: f.Cost, Tokens: f.Tokens, DurationMS: f.DurationMS}
+	switch {
+	case f.Basis == catalog.FromGraph:
+		p.Unknown = "no run of its workflow has ended yet"
+	case f.Cost.P50 == nil:
+		p.Unknown = "the cost of no run of its workflow is known"
+	}
+	return p, nil
 }
 
 // match is the workflow that a start would choose for requirements, or why it would choose none.

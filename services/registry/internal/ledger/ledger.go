@@ -158,6 +158,11 @@ func (a *Account) CheckCeiling(hard Caps) error {
 // Bounds reports whether the account has a cap now.
 func (a *Account) Bounds() bool { return !a.Hard.IsZero() || !a.Soft.IsZero() }
 
+// Left reports whether less is spent than each hard cap, so that work may begin.
+func (a *Account) Left() bool {
+	return (a.Hard.Tokens == nil || a.Spent.Tokens < *a.Hard.Tokens) && (a.Hard.NanoUSD == nil || a.Spent.NanoUSD < *a.Hard.NanoUSD)
+}
+
 // Etag changes with the caps.
 func (a *Account) Etag() string {
 	one := func(n *int64) string {

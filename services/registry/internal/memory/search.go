@@ -73,7 +73,10 @@ func Rank(hits []Hit) {
 	})
 }
 
-// Read is the record of who has read what.
+// MethodForget is the RPC whose records say who has forgotten entries. Forgetting leaves these records.
+const MethodForget = "ForgetMemory"
+
+// Read is the record of who has read what, or has forgotten it.
 type Read struct {
 	Namespace, ID string
 	Time          time.Time
@@ -84,7 +87,8 @@ type Read struct {
 	Principal             string
 	Query                 string
 	Scopes                []string
-	// Entries are the ids of what was told, at most MaxReadEntries of Told.
+	// Entries are the ids of what was told, at most MaxReadEntries of Told. What was forgotten has none, and
+	// Told is how many entries that were.
 	Entries []string
 	Told    int
 }

@@ -323,13 +323,25 @@ func (m *Memories) Delete(ctx context.Context, namespace, id, etag string) error
 }
 
 // Forget removes all entries of a scope, of a user, or of the namespace, some in each transaction.
-// What was forgotten stays forgotten if it fails in between.
+// What was forgotten stays forgotten if it fails in between. Each transaction records who has forgotten what,
+// and how many entries that were.
 func (m *Memories) Forget(ctx context.Context, namespace string, f store.Forget) (entries, reads int, err error) {
-	for {
+	by := memory.Read{Method: memory.MethodForget, Query: f.UserID}
+	switch {
+	case f.Place != "":
+		by.Scopes = []string{f.Place}
+	case f.UserID == "":
+		by.Query = "everything"
+	}
+	for first := true; ; first = false {
 		var n, k int
 		err := m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) (err error) {
-			n, k, err = tx.ForgetMemories(ctx, namespace, f, forgottenAtOnce)
-			return err
+			if n, k, err = tx.ForgetMemories(ctx, namespace, f, forgottenAtOnce); err != nil || !first && n+k == 0 {
+				return err
+			}
+			record := by
+			record.Namespace, record.ID, record.Time, record.Principal, record.Told = namespace, ids.New(memory.ReadPrefix), dbkit.Now(), request.Caller(ctx), n
+			return tx.InsertMemoryRead(ctx, record)
 		})
 		if err != nil {
 			return entries, reads, err

@@ -64,6 +64,12 @@ type Store interface {
 	// time, and forgets reservations whose lease ended before it and that were booked at their estimate: at
 	// most limit of each.
 	SweepLedger(ctx context.Context, before time.Time, limit int) (accounts, reservations int64, err error)
+	// CappedNamespaces returns at most limit namespaces behind one, by name, that have epics which a cap of
+	// the namespace has stopped.
+	CappedNamespaces(ctx context.Context, after string, limit int) ([]string, error)
+	// QuietEpics returns at most limit epics behind one, by namespace and id, that run by themselves and have
+	// a task that is ready, while a confirmed claim with an estimate holds nothing, as Estimated says.
+	QuietEpics(ctx context.Context, quiet time.Time, after EpicKey, limit int) ([]EpicKey, error)
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
 	// SweepWorkflows removes workflows that were deleted before the one time, with their versions, and
@@ -130,6 +136,13 @@ type Reader interface {
 	Booked(ctx context.Context, namespace string, keys []usage.Key) ([]usage.Key, error)
 	// TaskTotals returns epic and totals of those of the tasks that exist.
 	TaskTotals(ctx context.Context, namespace string, ids []string) (map[string]TaskTotals, error)
+
+	// SelfRunning returns the epics that run by themselves of some tasks, and of those that are named, in one
+	// statement.
+	SelfRunning(ctx context.Context, namespace string, tasks, epics []string) ([]SelfRunning, error)
+	// CappedEpics returns at most limit epics behind one, by id, that a cap of the namespace has stopped:
+	// all, or those of which no run works on a task or is about to.
+	CappedEpics(ctx context.Context, namespace, after string, all bool, limit int) ([]string, error)
 
 	// Reservations returns those of the reservations that exist, by key.
 	Reservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
@@ -238,8 +251,9 @@ type Tx interface {
 	PutClaim(ctx context.Context, c epic.Claim) error
 	// Estimated sums up what claims that are not over hold of the estimates of their tasks: what is
 	// neither booked since nor reserved. They are those of an epic, or of the whole namespace if epicID
-	// is empty, without that of one task.
-	Estimated(ctx context.Context, namespace, epicID, exceptTask string) (int64, error)
+	// is empty, without that of one task. A confirmed claim holds nothing while its task stands as it was
+	// before a time, and nothing is reserved for it.
+	Estimated(ctx context.Context, namespace, epicID, exceptTask string, quiet time.Time) (int64, error)
 	// CancelRuns orders every run to cancel that has a claim, not settled, of this task, or of any task
 	// of the epic if taskID is empty. It replaces other orders.
 	CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error
@@ -380,12 +394,21 @@ type TaskTotals struct {
 	Totals usage.Totals
 }
 
+// EpicKey names an epic of any namespace.
+type EpicKey struct{ Namespace, ID string }
+
+// SelfRunning is an epic that runs by itself.
+type SelfRunning struct {
+	// TaskID is the task whose epic was asked for; empty if the epic was named.
+	TaskID, EpicID string
+	State          epic.State
+	PauseReason    string
+}
+
 // EpicQuery filters epics; all filters that are set must hold.
 type EpicQuery struct {
 	Namespace string
 	States    []epic.State
-	// PauseReason matches epics that are paused for it.
-	PauseReason string
 	// AnyTag matches epics that have one of these.
 	AnyTag []string
 	// Text is searched in the folded title and description.

@@ -19,7 +19,7 @@ func createEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	}
 	var f faults
 	e := Epic{Title: strings.TrimSpace(f.text("title", a.Title, maxTitle)), Description: f.text("description", a.Description, maxText), Tags: f.list("tags", a.Tags, maxTags, maxTag),
-		Priority: f.priority(a.Priority), User: call.UserID, Node: errs.Clip(call.Node, maxTitleTold)}
+		Priority: f.priority(a.Priority), User: call.UserID, Node: errs.Clip(call.Node, maxTitleTold), Root: call.RootRunID}
 	e.BudgetTokens, e.BudgetNanoUSD = f.budget(&a)
 	if e.Title == "" && len(f) == 0 {
 		f.add("title is missing")
@@ -31,7 +31,7 @@ func createEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if err != nil {
 		return told(ctx, err)
 	}
-	return paidBy(workgraph.Payer{EpicID: e.ID}, map[string]any{"success": true, "epic_id": e.ID, "title": e.Title, "status": e.Status})
+	return paidBy(&workgraph.Payer{EpicID: e.ID}, map[string]any{"success": true, "epic_id": e.ID, "title": e.Title, "status": e.Status})
 }
 
 func statusOfEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
@@ -125,15 +125,27 @@ func updateEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	}
 	answer := shown(&out)
 	answer["success"] = true
-	return paidBy(workgraph.Payer{EpicID: out.ID}, answer)
+	if moves && ended(e.Status) {
+		return paidBy(&workgraph.Payer{EpicID: out.ID, Done: true}, answer)
+	}
+	return paidWith(ctx, r, call, workgraph.Payer{EpicID: out.ID}, answer)
 }
 
-// paidBy is an answer after which the calls of the run are booked on the epic that it has changed, or on the
-// task that it does itself.
-func paidBy(p workgraph.Payer, answer map[string]any) (workgraph.Outcome, error) {
+// paidWith is an answer after which the calls of the run are booked on the epic that it has changed, or on
+// the task that it does itself, if that epic pays for the run.
+func paidWith(ctx context.Context, r Registry, call *workgraph.Call, p workgraph.Payer, answer map[string]any) (workgraph.Outcome, error) {
+	payer, err := Payer(ctx, r, call, p)
+	if err != nil {
+		return told(ctx, err) // a repetition of the call finds its change made
+	}
+	return paidBy(payer, answer)
+}
+
+// paidBy is an answer that says who pays from then on; nil leaves that as it is.
+func paidBy(p *workgraph.Payer, answer map[string]any) (workgraph.Outcome, error) {
 	out, err := actor.Value(answer)
-	if err == nil && p.EpicID != "" {
-		out.Payer = &p
+	if err == nil {
+		out.Payer = p
 	}
 	return out, err
 }

@@ -34,6 +34,8 @@ type Epic struct {
 	SpentTokens, SpentNanoUSD, OverheadTokens, OverheadNanoUSD   int64
 	UnpricedCalls                                                int64
 	Total, Completed, Failed                                     int32
+	// Root is the root of the run that made the epic; empty if no run did.
+	Root string
 	// Workflows and SuccessRate are known of epics that were searched for.
 	Workflows   []string
 	SuccessRate *float64
@@ -110,6 +112,11 @@ func Sources() []string { return []string{"inline", sourceExisting, "created", "
 func Policies() []string { return []string{"block", "skip", "fail"} }
 
 const running, completed, failed, sourceExisting = "running", "completed", "failed", "existing"
+
+// ended reports whether nothing follows a status of an epic.
+func ended(status string) bool {
+	return status == "completed" || status == "failed" || status == CanceledWord
+}
 
 // CanceledWord is the word of the tools for what the API calls canceled.
 const CanceledWord = "cancelled"

@@ -38,11 +38,13 @@ func (k *kept) CreateEpic(_ context.Context, _ string, e epics.Epic, request str
 func (k *kept) Epic(context.Context, string, string) (epics.Epic, error) { return k.epic, k.err }
 
 func (k *kept) ChangeEpic(_ context.Context, _ string, e epics.Epic, fields []string, request string) (epics.Epic, error) {
+	e.Root, e.User = k.epic.Root, k.epic.User
 	k.epic, k.fields, k.requests = e, fields, append(k.requests, request)
 	return e, nil
 }
 
 func (k *kept) MoveEpic(_ context.Context, _ string, e epics.Epic, request string) (epics.Epic, error) {
+	e.Root, e.User = k.epic.Root, k.epic.User
 	k.epic, k.requests = e, append(k.requests, request)
 	return e, k.err
 }
@@ -366,28 +368,68 @@ func TestEpicOfAnotherUser(t *testing.T) {
 
 func TestPayer(t *testing.T) {
 	t.Parallel()
+	const own, ofUser, foreign = "run_1", "ada", ""
 	for name, c := range map[string]struct {
-		actor, args string
-		want        *workgraph.Payer
+		actor, args, whose string
+		want               *workgraph.Payer
 	}{
-		"ANewEpicPays":            {"epic_create", `{"title": "Join"}`, &workgraph.Payer{EpicID: "ep_1"}},
-		"AChangedEpicPays":        {"epic_update", `{"epic_id": "ep_1", "title": "Join"}`, &workgraph.Payer{EpicID: "ep_1"}},
-		"TheEpicOfANewTaskPays":   {"task_create", `{"epic_id": "ep_1", "title": "Hook"}`, &workgraph.Payer{EpicID: "ep_1"}},
-		"ABegunTaskPays":          {"task_update", `{"task_id": "tk_1", "status": "running"}`, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1"}},
-		"ACompletedTaskIsDone":    {"task_update", `{"task_id": "tk_1", "status": "completed"}`, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1", Done: true}},
-		"ACancelledTaskIsDone":    {"task_cancel", `{"task_id": "tk_1"}`, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1", Done: true}},
-		"AChangedTaskDoesNotPay":  {"task_update", `{"task_id": "tk_1", "notes": "n"}`, &workgraph.Payer{EpicID: "ep_1"}},
-		"WhoOnlyReadsPaysNothing": {"epic_status", `{"epic_id": "ep_1"}`, nil},
-		"ARefusalChangesNothing":  {"task_update", `{"task_id": "tk_1", "status": "started"}`, nil},
+		"ANewEpicPays":                   {"epic_create", `{"title": "Join"}`, foreign, &workgraph.Payer{EpicID: "ep_1"}},
+		"AChangedEpicPays":               {"epic_update", `{"epic_id": "ep_1", "title": "Join"}`, own, &workgraph.Payer{EpicID: "ep_1"}},
+		"AChangedEpicOfTheUserPays":      {"epic_update", `{"epic_id": "ep_1", "title": "Join"}`, ofUser, &workgraph.Payer{EpicID: "ep_1"}},
+		"AForeignEpicDoesNotPay":         {"epic_update", `{"epic_id": "ep_1", "title": "Join"}`, foreign, nil},
+		"ACompletedEpicPaysNoLonger":     {"epic_update", `{"epic_id": "ep_1", "status": "completed"}`, own, &workgraph.Payer{EpicID: "ep_1", Done: true}},
+		"AForeignEpicIsLeftToo":          {"epic_update", `{"epic_id": "ep_1", "status": "failed"}`, foreign, &workgraph.Payer{EpicID: "ep_1", Done: true}},
+		"TheEpicOfANewTaskPays":          {"task_create", `{"epic_id": "ep_1", "title": "Hook"}`, own, &workgraph.Payer{EpicID: "ep_1"}},
+		"TheEpicOfAForeignTaskDoesNot":   {"task_create", `{"epic_id": "ep_1", "title": "Hook"}`, foreign, nil},
+		"ABegunTaskPays":                 {"task_update", `{"task_id": "tk_1", "status": "running"}`, ofUser, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1"}},
+		"ACompletedTaskIsDone":           {"task_update", `{"task_id": "tk_1", "status": "completed"}`, own, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1", Done: true}},
+		"ACompletedForeignTaskIsNothing": {"task_update", `{"task_id": "tk_1", "status": "completed"}`, foreign, nil},
+		"ACancelledTaskIsDone":           {"task_cancel", `{"task_id": "tk_1"}`, own, &workgraph.Payer{EpicID: "ep_1", TaskID: "tk_1", Done: true}},
+		"AForeignCancelledTaskIsNothing": {"task_cancel", `{"task_id": "tk_1"}`, foreign, nil},
+		"AChangedTaskDoesNotPay":         {"task_update", `{"task_id": "tk_1", "notes": "n"}`, own, &workgraph.Payer{EpicID: "ep_1"}},
+		"WhoOnlyReadsPaysNothing":        {"epic_status", `{"epic_id": "ep_1"}`, own, nil},
+		"ARefusalChangesNothing":         {"task_update", `{"task_id": "tk_1", "status": "started"}`, own, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := &kept{task: epics.Task{ID: "tk_1", EpicID: "ep_1"}}
-			out, err := actortest.Call(t, spec(t, k, c.actor), c.args)
+			e := epics.Epic{ID: "ep_1", Root: "run_0"}
+			switch c.whose {
+			case own:
+				e.Root = own
+			case ofUser:
+				e.User = ofUser
+			}
+			k := &kept{epic: e, task: epics.Task{ID: "tk_1", EpicID: "ep_1"}}
+			out, err := actortest.Call(t, spec(t, k, c.actor), c.args, ofRoot(own), func(s *workgraph.Start) { s.UserID = ofUser })
 			require.NoError(t, err)
-			require.Equal(t, c.want, out.Payer)
+			require.Equal(t, c.want, out.Payer, "%s", out.Values)
 		})
 	}
+	t.Run("ARepeatedCancelSaysNothing", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{epic: epics.Epic{ID: "ep_1", Root: own}, task: epics.Task{ID: "tk_1", EpicID: "ep_1", Status: "cancelled"}}
+		out, err := actortest.Call(t, spec(t, k, "task_cancel"), `{"task_id": "tk_1"}`, ofRoot(own))
+		require.NoError(t, err)
+		require.Nil(t, out.Payer)
+	})
+	t.Run("ATaskOfAForeignEpicIsNotBegun", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{epic: epics.Epic{ID: "ep_1", Root: "run_0"}, task: epics.Task{ID: "tk_1", EpicID: "ep_1"}}
+		got := actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "status": "running"}`, ofRoot(own))
+		require.Contains(t, got, `"reason":"EPIC_DOES_NOT_PAY"`)
+		require.Empty(t, k.requests)
+	})
+	t.Run("ARunWithATaskBeginsOthers", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{epic: epics.Epic{ID: "ep_1", Root: "run_0"}, task: epics.Task{ID: "tk_1", EpicID: "ep_1"}}
+		got := actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "status": "running"}`, ofRoot(own), func(s *workgraph.Start) { s.TaskID = "tk_own" })
+		require.Contains(t, got, `"success":true`)
+	})
+}
+
+// ofRoot has a call made in the tree of a run.
+func ofRoot(root string) func(*workgraph.Start) {
+	return func(s *workgraph.Start) { s.RootRunID = root }
 }
 
 // TestB2 calls each tool with all that those of other systems take, and looks for all that they answer.

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // ReasonForeign is the reason with which an epic of another user, or a task of one, is refused.
@@ -52,6 +54,48 @@ func CheckTask(ctx context.Context, r Owners, namespace, user, id string) error 
 		return err
 	}
 	return CheckEpic(ctx, r, namespace, user, t.EpicID)
+}
+
+// ReasonPays is the reason with which a run is refused that wants an epic of others to pay for it.
+const ReasonPays = "EPIC_DOES_NOT_PAY"
+
+// paysFor reports whether calls of a run may be booked on the epic: one that this run or another one of its
+// tree has made, or one of its user. Without this an application could spend the budget of any epic.
+func (e *Epic) paysFor(call *workgraph.Call) bool {
+	return e.User != "" && e.User == call.UserID || e.Root != "" && e.Root == call.RootRunID
+}
+
+// Payer is p if the calls of the run may be booked on its epic; else nil, which leaves the payer as it is. A
+// run with a task keeps to its task, whatever it changes.
+func Payer(ctx context.Context, r Owners, call *workgraph.Call, p workgraph.Payer) (*workgraph.Payer, error) {
+	if p.EpicID == "" || call.TaskID != "" {
+		return nil, nil
+	}
+	e, err := r.Epic(ctx, actor.NamespaceOf(ctx), p.EpicID)
+	if errs.Is(err, errs.NotFound) {
+		return nil, nil
+	}
+	if err != nil || !e.paysFor(call) || ended(e.Status) {
+		return nil, err
+	}
+	return &p, nil
+}
+
+// checkPays refuses a run that would do a task itself whose epic does not pay for it.
+func checkPays(ctx context.Context, r Owners, call *workgraph.Call, task string) error {
+	if call.TaskID != "" {
+		return nil
+	}
+	t, err := r.Task(ctx, actor.NamespaceOf(ctx), task)
+	if err != nil {
+		return err
+	}
+	e, err := r.Epic(ctx, actor.NamespaceOf(ctx), t.EpicID)
+	if err != nil || e.paysFor(call) {
+		return err
+	}
+	return errs.New(errs.FailedPrecondition, ReasonPays, "epic %s was made by others and is not one of the user of this run, so it does not pay for this run", e.ID).
+		Hint("spawn_and_await has another run work on the task, and epic_create makes an epic of this run")
 }
 
 // open leaves out tasks of epics that are not for runs of a user. Each epic is asked for once.

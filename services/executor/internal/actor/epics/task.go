@@ -39,7 +39,7 @@ func createTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if err != nil {
 		return told(ctx, err)
 	}
-	return paidBy(workgraph.Payer{EpicID: t.EpicID}, map[string]any{"success": true, "task_id": t.ID, "epic_id": t.EpicID, "title": t.Title, "status": t.Status, "depends_on": orNone(t.DependsOn)})
+	return paidWith(ctx, r, call, workgraph.Payer{EpicID: t.EpicID}, map[string]any{"success": true, "task_id": t.ID, "epic_id": t.EpicID, "title": t.Title, "status": t.Status, "depends_on": orNone(t.DependsOn)})
 }
 
 // taskShown is a task as a model reads it.
@@ -169,6 +169,11 @@ func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if err := CheckTask(ctx, r, actor.NamespaceOf(ctx), call.UserID, t.ID); err != nil {
 		return told(ctx, err)
 	}
+	if t.Status == running {
+		if err := checkPays(ctx, r, call, t.ID); err != nil {
+			return told(ctx, err)
+		}
+	}
 	out, err := change(fields, moves, catalog.RequestID(call), func(request string) (Task, error) {
 		return r.ChangeTask(ctx, actor.NamespaceOf(ctx), t, fields, request)
 	}, func(request string) (Task, error) { return r.MoveTask(ctx, actor.NamespaceOf(ctx), t, request) })
@@ -181,7 +186,7 @@ func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	if moves { // a task that a run works on cannot be moved to running
 		p.TaskID, p.Done = out.ID, t.Status != running
 	}
-	return paidBy(p, answer)
+	return paidWith(ctx, r, call, p, answer)
 }
 
 // given reports whether an argument was there, and not null.
@@ -214,5 +219,9 @@ func cancelTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	}
 	// An earlier attempt may have canceled it already: then it had a run if one worked on it last.
 	ran := out.RunID != "" && (before.Status == "running" || before.Status == CanceledWord)
-	return paidBy(workgraph.Payer{EpicID: out.EpicID, TaskID: out.ID, Done: true}, map[string]any{"success": true, "task_id": out.ID, "execution_cancelled": ran})
+	answer := map[string]any{"success": true, "task_id": out.ID, "execution_cancelled": ran}
+	if before.Status == CanceledWord {
+		return actor.Value(answer) // this call changes nothing
+	}
+	return paidWith(ctx, r, call, workgraph.Payer{EpicID: out.EpicID, TaskID: out.ID, Done: true}, answer)
 }

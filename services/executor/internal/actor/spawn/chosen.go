@@ -132,7 +132,9 @@ func chosen(ctx context.Context, workflows Workflows, tasks epics.Owners, call *
 			return catalog.Answer(ctx, err, "")
 		}
 		if payer == nil {
-			payer = steered(ctx, tasks, call, child.TaskID)
+			if payer, err = steered(ctx, tasks, call, child.TaskID); err != nil {
+				return catalog.Answer(ctx, err, "")
+			}
 		}
 		seen[child.TaskID] = true
 		children.Runs = append(children.Runs, child)
@@ -140,17 +142,20 @@ func chosen(ctx context.Context, workflows Workflows, tasks epics.Owners, call *
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: children}, Payer: payer}, nil
 }
 
-// steered is the epic of a task that a run without a task has others work on. A task that is not found is
-// told by the start of its run.
-func steered(ctx context.Context, tasks epics.Owners, call *workgraph.Call, id string) *workgraph.Payer {
+// steered is the epic of a task that a run without a task has others work on, if the epic pays for the run
+// and the task waits for a run. The start of the run tells of a task that is not found or cannot be taken.
+func steered(ctx context.Context, tasks epics.Owners, call *workgraph.Call, id string) (*workgraph.Payer, error) {
 	if id == "" || tasks == nil || call.TaskID != "" {
-		return nil
+		return nil, nil
 	}
 	t, err := tasks.Task(ctx, actor.NamespaceOf(ctx), id)
-	if err != nil || t.EpicID == "" {
-		return nil
+	if errs.Is(err, errs.NotFound) || err == nil && t.Status != "pending" {
+		return nil, nil
 	}
-	return &workgraph.Payer{EpicID: t.EpicID}
+	if err != nil {
+		return nil, err
+	}
+	return epics.Payer(ctx, tasks, call, workgraph.Payer{EpicID: t.EpicID})
 }
 
 // mine refuses a task of another user: a run that works on it reads and writes the memory of its epic.

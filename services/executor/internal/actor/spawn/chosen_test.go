@@ -95,6 +95,41 @@ func TestTaskOfAnotherUser(t *testing.T) {
 	})
 }
 
+func TestPayer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		task  string
+		epic  epics.Epic
+		state string
+		own   string
+		want  *workgraph.Payer
+	}{
+		"TheEpicOfTheTaskPays":              {"tk_1", epics.Epic{ID: "ep_1", Root: "run_1", Status: "active"}, "pending", "", &workgraph.Payer{EpicID: "ep_1"}},
+		"AForeignEpicDoesNot":               {"tk_1", epics.Epic{ID: "ep_1", Root: "run_0", Status: "active"}, "pending", "", nil},
+		"AnEpicThatHasEndedDoesNot":         {"tk_1", epics.Epic{ID: "ep_1", Root: "run_1", Status: "completed"}, "pending", "", nil},
+		"ATaskThatCannotBeTakenSaysNothing": {"tk_1", epics.Epic{ID: "ep_1", Root: "run_1", Status: "active"}, "running", "", nil},
+		"ARunWithATaskKeepsToIt":            {"tk_1", epics.Epic{ID: "ep_1", Root: "run_1", Status: "active"}, "pending", "tk_own", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := spawn.Chosen(library{}, one{c.epic, epics.Task{ID: c.task, EpicID: c.epic.ID, Status: c.state}})
+			out, err := actortest.Call(t, run, `{"workflows": ["digest"], "workflow_slug": "digest", "task_id": "tk_1"}`, func(s *workgraph.Start) { s.RootRunID, s.TaskID = "run_1", c.own })
+			require.NoError(t, err)
+			require.NotNil(t, out.Wait, "%s", out.Values)
+			require.Equal(t, c.want, out.Payer)
+		})
+	}
+}
+
+// one has one epic and one task.
+type one struct {
+	epic epics.Epic
+	task epics.Task
+}
+
+func (o one) Task(context.Context, string, string) (epics.Task, error) { return o.task, nil }
+func (o one) Epic(context.Context, string, string) (epics.Epic, error) { return o.epic, nil }
+
 func TestChosen(t *testing.T) {
 	t.Parallel()
 	run := spawn.Chosen(library{}, owners{})

@@ -113,11 +113,17 @@ type Payer struct {
 	Task string `json:"task,omitempty"`
 }
 
-// Then is the payer after an attempt has said something about it. p may be nil.
+// Then is the payer after an attempt has said something about it; nil for none. p may be nil.
 func (p *Payer) Then(said *workgraph.Payer) *Payer {
 	var was Payer
 	if p != nil {
 		was = *p
+	}
+	if said.Done && said.TaskID == "" {
+		if was.Epic == said.EpicID {
+			return nil
+		}
+		return p // another epic has ended
 	}
 	next := Payer{Epic: said.EpicID, Task: was.Task}
 	switch {

@@ -52,10 +52,10 @@ func (s *Store) OrphanBlobs(ctx context.Context, grace, again time.Duration, lim
 	now, undoomed := s.d.Now(), s.d.Unset(`b.doom_time`)
 	err = s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		names = nil
-		if _, err := tx.Exec(ctx, `DELETE FROM blob_refs WHERE snapshot AND (run_id, hash) IN (
+		if _, err := tx.Exec(ctx, s.d.DeleteSome(`blob_refs`, `run_id, hash`, `
 			SELECT o.run_id, o.hash FROM blob_refs o JOIN blobs b ON b.namespace = o.namespace AND b.hash = o.hash
 			WHERE o.snapshot AND b.touch_time <= `+now+` - `+s.d.Span(`$1`)+` AND NOT EXISTS (SELECT 1 FROM snapshots n
-				WHERE n.run_id = o.run_id AND `+s.d.Position(`o.hash`, `substr(n.data, 1, 64)`)+` > 0) LIMIT $2)`, grace, limit); err != nil {
+				WHERE n.run_id = o.run_id AND `+s.d.Position(`o.hash`, `substr(n.data, 1, 64)`)+` > 0) LIMIT $2`)+` AND snapshot`, grace, limit); err != nil {
 			return err
 		}
 		// A commit that refers to a blob holds its row, so the blob is left for another time. The blobs

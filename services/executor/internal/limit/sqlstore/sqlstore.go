@@ -391,10 +391,10 @@ func (s *Store) Backlog(ctx context.Context) (jobs, executors int64, err error) 
 
 // Sweep implements limit.Store. Rows are deleted by their incarnation: a row that was written again stays.
 func (s *Store) Sweep(ctx context.Context) error {
-	_, err := s.db.Pool.Exec(ctx, `DELETE FROM limit_holdings WHERE (namespace, name, owner_id, owner_incarnation) IN (
+	_, err := s.db.Pool.Exec(ctx, s.d.DeleteSome(`limit_holdings`, `namespace, name, owner_id, owner_incarnation`, `
 		SELECT h.namespace, h.name, h.owner_id, h.owner_incarnation FROM limit_holdings h
 		WHERE NOT EXISTS (SELECT 1 FROM executors e WHERE e.id = h.owner_id AND e.incarnation = h.owner_incarnation)
-		ORDER BY h.namespace, h.name, h.owner_id LIMIT 10000)`)
+		ORDER BY h.namespace, h.name, h.owner_id LIMIT 10000`))
 	_, rates := s.db.Pool.Exec(ctx, `DELETE FROM limit_rates WHERE last < `+s.d.Now()+` - `+s.d.Span(`$1`), 25*time.Hour)
 	return errors.Join(err, rates)
 }

@@ -249,8 +249,8 @@ func (s *Store) Overdue(ctx context.Context, before time.Time, limit int) (int, 
 
 // Forget implements schedule.Store.
 func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
-	n, err := s.db.Pool.Exec(ctx, `DELETE FROM schedule_starts WHERE (uid, turn) IN
-		(SELECT uid, turn FROM schedule_starts WHERE `+s.d.Set(`actual`)+` AND actual < $1 ORDER BY actual LIMIT $2)`, before, limit)
+	n, err := s.db.Pool.Exec(ctx, s.d.DeleteSome(`schedule_starts`, `uid, turn`,
+		`SELECT uid, turn FROM schedule_starts WHERE `+s.d.Set(`actual`)+` AND actual < $1 ORDER BY actual LIMIT $2`), before, limit)
 	return int(n), err
 }
 

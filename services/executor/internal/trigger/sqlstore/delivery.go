@@ -156,14 +156,14 @@ func (s *Store) Forget(ctx context.Context, before time.Time, room trigger.Room,
 		query string
 		args  []any
 	}{
-		{`DELETE FROM trigger_deliveries WHERE (namespace, id) IN
-			(SELECT namespace, id FROM trigger_deliveries WHERE ` + s.d.Set(`end_time`) + ` AND end_time < $1 ORDER BY end_time LIMIT $2)`, []any{before, limit}},
-		{`DELETE FROM triggers WHERE (namespace, id) IN (SELECT namespace, id FROM triggers t WHERE state = 'ENDED' AND update_time < $1
+		{s.d.DeleteSome(`trigger_deliveries`, `namespace, id`,
+			`SELECT namespace, id FROM trigger_deliveries WHERE `+s.d.Set(`end_time`)+` AND end_time < $1 ORDER BY end_time LIMIT $2`), []any{before, limit}},
+		{s.d.DeleteSome(`triggers`, `namespace, id`, `SELECT namespace, id FROM triggers t WHERE state = 'ENDED' AND update_time < $1
 			AND NOT EXISTS (SELECT 1 FROM trigger_deliveries d WHERE d.namespace = t.namespace AND d.trigger_id = t.id)
-			AND NOT EXISTS (SELECT 1 FROM trigger_activations a WHERE a.namespace = t.namespace AND a.workflow = t.workflow AND a.settled = 0) LIMIT $2)`,
+			AND NOT EXISTS (SELECT 1 FROM trigger_activations a WHERE a.namespace = t.namespace AND a.workflow = t.workflow AND a.settled = 0) LIMIT $2`),
 			[]any{before, limit}},
-		{`DELETE FROM trigger_activations WHERE (namespace, workflow) IN (SELECT namespace, workflow FROM trigger_activations
-			WHERE state = 'ENDED' AND settled = 1 AND update_time < $1 LIMIT $2)`, []any{before, limit}},
+		{s.d.DeleteSome(`trigger_activations`, `namespace, workflow`, `SELECT namespace, workflow FROM trigger_activations
+			WHERE state = 'ENDED' AND settled = 1 AND update_time < $1 LIMIT $2`), []any{before, limit}},
 	} {
 		more, err := s.db.Pool.Exec(ctx, q.query, q.args...)
 		if err != nil {
@@ -211,8 +211,8 @@ func (s *Store) forgetMost(ctx context.Context, room trigger.Room, limit int) (n
 // forgetUpTo removes the ended deliveries of a namespace up to an id, limit of them at a time.
 func (s *Store) forgetUpTo(ctx context.Context, namespace, last string, limit int) (n int, err error) {
 	for {
-		more, err := s.db.Pool.Exec(ctx, `DELETE FROM trigger_deliveries WHERE namespace = $1 AND id IN
-			(SELECT id FROM trigger_deliveries WHERE namespace = $1 AND state <> 'RECEIVED' AND id <= $2 ORDER BY id LIMIT $3)`, namespace, last, limit)
+		more, err := s.db.Pool.Exec(ctx, `DELETE FROM trigger_deliveries WHERE namespace = $1 AND `+
+			s.d.InSelect(`id`, `SELECT id FROM trigger_deliveries WHERE namespace = $1 AND state <> 'RECEIVED' AND id <= $2 ORDER BY id LIMIT $3`), namespace, last, limit)
 		if n += int(more); err != nil || int(more) < limit {
 			return n, err
 		}

@@ -2,9 +2,11 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
 const (
@@ -45,7 +47,7 @@ func (t tx) ReleaseClaims(ctx context.Context, namespace, epicID string) error {
 
 // Estimated implements store.Tx. Claims with an estimate have an index of their own, so that others are
 // not read.
-func (t tx) Estimated(ctx context.Context, namespace, epicID, exceptTask string) (int64, error) {
+func (t tx) Estimated(ctx context.Context, namespace, epicID, exceptTask string, quiet time.Time) (int64, error) {
 	return one(ctx, t, nil, func(row dbkit.Scanner) (n int64, err error) {
 		err = row.Scan(&n)
 		return n, err
@@ -54,5 +56,28 @@ func (t tx) Estimated(ctx context.Context, namespace, epicID, exceptTask string)
 			WHERE r.namespace = $1 AND r.task_id <> '' AND r.task_id = c.task_id AND NOT r.estimated), 0) AS rest
 		FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
 		WHERE c.namespace = $1 AND c.state IN (1, 2) AND c.estimated_tokens > 0 AND (c.state = 2 OR c.lease_until > `+t.d.Now()+`)
-			AND ($2 = '' OR t.epic_id = $2) AND c.task_id <> $3) x`, namespace, epicID, exceptTask)
+			AND NOT (`+quietClaim("$4")+`) AND ($2 = '' OR t.epic_id = $2) AND c.task_id <> $3) x`, namespace, epicID, exceptTask, quiet)
+}
+
+// quietClaim holds for a confirmed claim c whose task t stands as it was before a time, and for which nothing
+// is reserved: its run waits for something.
+func quietClaim(before string) string {
+	return `c.state = 2 AND t.update_time < ` + before + ` AND NOT EXISTS (SELECT 1 FROM reservations r
+		WHERE r.namespace = c.namespace AND r.task_id <> '' AND r.task_id = c.task_id AND NOT r.estimated)`
+}
+
+// QuietEpics implements store.Store.
+func (s *Store) QuietEpics(ctx context.Context, quiet time.Time, after store.EpicKey, limit int) (found []store.EpicKey, err error) {
+	err = s.db.Pool.Read(ctx, func(ctx context.Context, q dbkit.Querier) error {
+		found, err = collect(ctx, tx{q, s.d, nil}, func(row dbkit.Scanner) (k store.EpicKey, err error) {
+			err = row.Scan(&k.Namespace, &k.ID)
+			return k, err
+		}, `SELECT DISTINCT e.namespace, e.id FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
+				JOIN epics e ON e.namespace = t.namespace AND e.id = t.epic_id
+			WHERE c.state IN (1, 2) AND c.estimated_tokens > 0 AND `+quietClaim("$1")+` AND e.parallel > 0 AND e.state = 2
+				AND EXISTS (SELECT 1 FROM tasks o WHERE o.namespace = e.namespace AND o.epic_id = e.id AND o.state = 1 AND o.state IN (1, 2, 3))
+				AND (e.namespace, e.id) > ($2, $3) ORDER BY e.namespace, e.id LIMIT $4`, quiet, after.Namespace, after.ID, limit)
+		return err
+	})
+	return found, err
 }

@@ -67,9 +67,6 @@ func (t tx) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic
 	if !q.Until.IsZero() {
 		l.add("t.create_time < %s", dbkit.Exact(q.Until))
 	}
-	if q.PauseReason != "" {
-		l.add("t.pause_reason = %s", q.PauseReason)
-	}
 	if err := filter(&l, t.d, q.States, q.AnyTag, q.Labels); err != nil {
 		return store.Found[epic.Epic]{}, err
 	}

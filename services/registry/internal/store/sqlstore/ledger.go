@@ -385,13 +385,13 @@ func (s *Store) ForgottenReservations(ctx context.Context, limit int) (found []s
 
 // SweepLedger implements store.Store.
 func (s *Store) SweepLedger(ctx context.Context, before time.Time, limit int) (accounts, reservations int64, err error) {
-	accounts, err = s.db.Pool.Exec(ctx, `DELETE FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_time < $1
-		AND (namespace, id) IN (SELECT namespace, id FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_time < $1
-			ORDER BY update_time LIMIT $2)`, before, limit)
+	accounts, err = s.db.Pool.Exec(ctx, s.d.DeleteSome(`accounts`, `namespace, id`,
+		`SELECT namespace, id FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_time < $1
+			ORDER BY update_time LIMIT $2`)+` AND level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_time < $1`, before, limit)
 	if err != nil {
 		return 0, 0, err
 	}
-	reservations, err = s.db.Pool.Exec(ctx, `DELETE FROM reservations WHERE estimated AND lease_until < $1 AND (namespace, `+reservationKey+`) IN
-		(SELECT namespace, `+reservationKey+` FROM reservations WHERE estimated AND lease_until < $1 ORDER BY lease_until LIMIT $2)`, before, limit)
+	reservations, err = s.db.Pool.Exec(ctx, s.d.DeleteSome(`reservations`, `namespace, `+reservationKey,
+		`SELECT namespace, `+reservationKey+` FROM reservations WHERE estimated AND lease_until < $1 ORDER BY lease_until LIMIT $2`)+` AND estimated AND lease_until < $1`, before, limit)
 	return accounts, reservations, err
 }

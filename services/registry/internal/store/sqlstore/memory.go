@@ -360,7 +360,7 @@ func (t tx) DeleteMemory(ctx context.Context, namespace, id string, revision int
 // ForgetMemories implements store.Tx.
 func (t tx) ForgetMemories(ctx context.Context, namespace string, f store.Forget, limit int) (entries, reads int, err error) {
 	conds, args := []string{`true`}, []any{namespace, limit}
-	readCond := `true`
+	readCond := `method <> '` + memory.MethodForget + `'`
 	switch {
 	case f.UserID != "":
 		args = append(args, f.UserID, memory.Scope{Level: memory.OfUser, Subject: f.UserID}.Place())
@@ -394,7 +394,8 @@ func (t tx) ForgetMemories(ctx context.Context, namespace string, f store.Forget
 	}
 	args = args[:min(len(args), 3)]
 	args[1] = limit
-	n, err := t.Exec(ctx, `DELETE FROM memory_reads WHERE namespace = $1 AND id IN (SELECT id FROM memory_reads WHERE namespace = $1 AND `+readCond+` ORDER BY id LIMIT $2)`, args...)
+	n, err := t.Exec(ctx, `DELETE FROM memory_reads WHERE namespace = $1 AND `+
+		t.d.InSelect(`id`, `SELECT id FROM memory_reads WHERE namespace = $1 AND `+readCond+` ORDER BY id LIMIT $2`), args...)
 	return entries, int(n), err
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
 const (
@@ -136,4 +137,46 @@ func (t tx) Overspent(ctx context.Context, namespace string, epics []string) ([]
 		return id, err
 	}, `SELECT id FROM epics WHERE namespace = $1 AND `+t.d.In(`id`, `$2`)+` AND parallel > 0 AND state = 2
 		AND (tokens >= budget_tokens OR nano_usd >= budget_nano_usd) ORDER BY id`, namespace, epics)
+}
+
+// SelfRunning implements store.Reader.
+func (t tx) SelfRunning(ctx context.Context, namespace string, tasks, epics []string) ([]store.SelfRunning, error) {
+	return collect(ctx, t, func(row dbkit.Scanner) (e store.SelfRunning, err error) {
+		err = row.Scan(&e.TaskID, &e.EpicID, &e.State, &e.PauseReason)
+		return e, err
+	}, `SELECT t.id, e.id, e.state, e.pause_reason FROM tasks t JOIN epics e ON e.namespace = t.namespace AND e.id = t.epic_id
+		WHERE t.namespace = $1 AND `+t.d.In(`t.id`, `$2`)+` AND e.parallel > 0
+		UNION ALL SELECT '', e.id, e.state, e.pause_reason FROM epics e WHERE e.namespace = $1 AND `+t.d.In(`e.id`, `$3`)+` AND e.parallel > 0`,
+		namespace, tasks, epics)
+}
+
+// capped holds for epics that a cap of their namespace has stopped. It is that of an index.
+const capped = `e.pause_reason = 'NAMESPACE_CAP_REACHED'`
+
+// CappedEpics implements store.Reader.
+func (t tx) CappedEpics(ctx context.Context, namespace, after string, all bool, limit int) ([]string, error) {
+	cond := ""
+	if !all {
+		cond = ` AND NOT EXISTS (SELECT 1 FROM tasks t JOIN claims c ON c.namespace = t.namespace AND c.task_id = t.id
+			WHERE t.namespace = e.namespace AND t.epic_id = e.id AND t.state IN (1, 2, 3) AND c.state IN (1, 2))`
+	}
+	return collect(ctx, t, func(row dbkit.Scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	}, `SELECT e.id FROM epics e WHERE e.namespace = $1 AND `+capped+` AND e.id > $2`+cond+` ORDER BY e.id LIMIT $3`, namespace, after, limit)
+}
+
+// CappedNamespaces implements store.Store.
+func (s *Store) CappedNamespaces(ctx context.Context, after string, limit int) (found []string, err error) {
+	err = s.db.Pool.Read(ctx, func(ctx context.Context, q dbkit.Querier) error {
+		// A namespace is skipped to from the one before it, however many such epics each has.
+		found, err = collect(ctx, tx{q, s.d, nil}, func(row dbkit.Scanner) (n string, err error) {
+			err = row.Scan(&n)
+			return n, err
+		}, `WITH RECURSIVE ns (n) AS (SELECT min(e.namespace) FROM epics e WHERE `+capped+` AND e.namespace > $1 UNION ALL
+				SELECT (SELECT min(e.namespace) FROM epics e WHERE `+capped+` AND e.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL)
+			SELECT n FROM ns WHERE n IS NOT NULL LIMIT $2`, after, limit)
+		return err
+	})
+	return found, err
 }

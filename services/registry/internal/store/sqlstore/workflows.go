@@ -284,13 +284,13 @@ func (t tx) Samples(ctx context.Context, namespace, id string, version int64) ([
 
 // SweepWorkflows implements store.Store.
 func (s *Store) SweepWorkflows(ctx context.Context, deletedBefore, runsBefore time.Time) (workflows, runs int64, err error) {
-	workflows, err = s.sweep(ctx, `DELETE FROM workflows WHERE (namespace, id) IN
-		(SELECT namespace, id FROM workflows WHERE state = 3 AND delete_time < $1 LIMIT $2)`, deletedBefore, sweptWorkflows)
+	workflows, err = s.sweep(ctx, s.d.DeleteSome(`workflows`, `namespace, id`,
+		`SELECT namespace, id FROM workflows WHERE state = 3 AND delete_time < $1 LIMIT $2`), deletedBefore, sweptWorkflows)
 	if err != nil {
 		return workflows, 0, err
 	}
-	runs, err = s.sweep(ctx, `DELETE FROM workflow_runs WHERE (namespace, run_id) IN
-		(SELECT namespace, run_id FROM workflow_runs WHERE time < $1 LIMIT $2)`, runsBefore, sweptRuns)
+	runs, err = s.sweep(ctx, s.d.DeleteSome(`workflow_runs`, `namespace, run_id`,
+		`SELECT namespace, run_id FROM workflow_runs WHERE time < $1 LIMIT $2`), runsBefore, sweptRuns)
 	return workflows, runs, err
 }
 

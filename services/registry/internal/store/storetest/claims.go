@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
@@ -303,6 +305,52 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			require.Contains(t, no.Message, "task "+two+" has spent 0 of 59")
 			capOf(ledger.ID{Level: ledger.Task, Name: two}, 60)
 			require.NoError(t, claim(f, two, "two"))
+		},
+		"Claim/HoldsNoEstimateWhileItsRunIsNotHeardOf": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: "estimated", EstimatedTokens: 60})
+			require.NoError(t, err)
+			held := func(quiet time.Time) (n int64) {
+				require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+					n, err = tx.Estimated(ctx, ns, e.ID, "", quiet)
+					return err
+				}))
+				return n
+			}
+			before, later := dbkit.Now().Add(-time.Hour), dbkit.Now().Add(time.Hour)
+			_, _, err = f.ClaimTask(f.ctx, ns, v.ID, "ra", time.Minute)
+			require.NoError(t, err)
+			require.EqualValues(t, 60, held(later), "a start under way counts")
+			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "ra", time.Time{})
+			require.NoError(t, err)
+			require.Equal(t, []int64{60, 0}, []int64{held(before), held(later)})
+			hard := int64(1000)
+			_, err = f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Epic, Name: e.ID}, ledger.Caps{Tokens: &hard}, ledger.Caps{})
+			require.NoError(t, err)
+			require.Nil(t, f.reserve(t, reservation("ra", 0, v.ID, 20, 0)).Refusal)
+			require.EqualValues(t, 40, held(later), "a call that is made holds the rest again")
+		},
+		"Claim/AnEpicWhoseRunIsNotHeardOfIsFound": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			var tasks []string
+			for range 2 {
+				v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: "estimated", EstimatedTokens: 60})
+				require.NoError(t, err)
+				tasks = append(tasks, v.ID)
+			}
+			f.begun(t, tasks[0], "ra")
+			found := func(quiet time.Time) []store.EpicKey {
+				keys, err := f.store.QuietEpics(f.ctx, quiet, store.EpicKey{}, 10)
+				require.NoError(t, err)
+				return keys
+			}
+			before, later := dbkit.Now().Add(-time.Hour), dbkit.Now().Add(time.Hour)
+			require.Empty(t, found(later), "it does not run by itself")
+			f.runEpic(t, e.ID, 2)
+			require.Equal(t, []store.EpicKey{{Namespace: ns, ID: e.ID}}, found(later))
+			require.Empty(t, found(before))
+			f.move(t, tasks[1], epic.TaskCanceled)
+			require.Empty(t, found(later), "nothing is ready")
 		},
 		"Claim/HugeEstimatesStopNobodyElse": func(t *testing.T, f *fixture) {
 			for i := range 3 { // without a cap nothing holds them back

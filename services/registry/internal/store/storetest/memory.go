@@ -582,6 +582,26 @@ func forgetCases() map[string]func(*testing.T, *fixture) {
 			_, err = f.memories().Get(f.ctx, "other", theirs.ID)
 			require.NoError(t, err)
 		},
+		"Forget/IsRecordedWithoutWhatWasForgotten": func(t *testing.T, f *fixture) {
+			fill(t, f)
+			for _, what := range []store.Forget{{UserID: "ada"}, {Place: "user/bob"}, {}} {
+				_, _, err := f.memories().Forget(f.ctx, ns, what)
+				require.NoError(t, err)
+			}
+			require.NoError(t, f.store.View(f.ctx, ns, func(ctx context.Context, r store.Reader) error {
+				reads, err := r.MemoryReads(ctx, store.MemoryReadQuery{Namespace: ns, Limit: 10})
+				require.NoError(t, err)
+				var got []any
+				for _, by := range reads {
+					require.Empty(t, by.Entries)
+					got = append(got, []any{by.Method, by.Query, by.Scopes, by.Told})
+				}
+				require.Equal(t, []any{
+					[]any{"ForgetMemory", "everything", []string(nil), 1}, []any{"ForgetMemory", "", []string{"user/bob"}, 1}, []any{"ForgetMemory", "ada", []string(nil), 2},
+				}, got, "forgetting everything leaves them")
+				return nil
+			}))
+		},
 		"Forget/ManyGoInSeveralTransactions": func(t *testing.T, f *fixture) {
 			require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 				for i := range 450 {

@@ -13,6 +13,14 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
+// resumed looks for epics that a cap of their namespace has stopped, of which so many go on.
+func (f *fixture) resumed(t *testing.T, want int) {
+	t.Helper()
+	n, err := f.ResumeCapped(f.ctx)
+	require.NoError(t, err)
+	require.Equal(t, want, n)
+}
+
 // namespaceCapCases are about epics that a cap of their namespace stops.
 func namespaceCapCases() map[string]func(*testing.T, *fixture) {
 	id := ledger.ID{Level: ledger.Namespace}
@@ -54,6 +62,7 @@ func namespaceCapCases() map[string]func(*testing.T, *fixture) {
 			require.Empty(t, f.orders(t, time.Millisecond), "nothing starts")
 
 			limit(t, f, 1000)
+			f.resumed(t, 1)
 			got := f.epicNow(t, v.EpicID)
 			require.Equal(t, []any{epic.Active, ""}, []any{got.State, got.PauseReason})
 			require.Equal(t, epic.Paused, f.epicNow(t, byHand.ID).State, "somebody has paused it")
@@ -80,6 +89,40 @@ func namespaceCapCases() map[string]func(*testing.T, *fixture) {
 			f.begun(t, v.ID, "ra")
 			require.Nil(t, f.reserve(t, reservation("ra", 0, v.ID, 60, 1)).Refusal)
 			require.NotNil(t, f.reserve(t, reservation("ra", 1, v.ID, 60, 1)).Refusal)
+			require.Equal(t, epic.Active, f.epicNow(t, v.EpicID).State)
+		},
+		"NamespaceCap/AnEpicWhoseRunIsGoneGoesOnByItself": func(t *testing.T, f *fixture) {
+			v := stopped(t, f)
+			_, err := accounting.New(f.store).ResumeCapped(f.ctx)
+			require.NoError(t, err)
+			require.Equal(t, epic.Paused, f.epicNow(t, v.EpicID).State, "its run asks for room")
+			f.move(t, v.ID, epic.TaskCanceled)
+			n, err := accounting.New(f.store).ResumeCapped(f.ctx)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.Equal(t, epic.Active, f.epicNow(t, v.EpicID).State)
+			testkit.Eventually(t, func() bool { return len(starts(f.orders(t, time.Millisecond))) == 1 }, "the next task starts")
+		},
+		"NamespaceCap/NothingGoesOnWhileTheCapIsSpent": func(t *testing.T, f *fixture) {
+			stopped(t, f)
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("rb", 0, "", 100, 0)})
+			require.NoError(t, err)
+			limit(t, f, f.account(t, ledger.Namespace, "").Spent.Tokens)
+			f.resumed(t, 0)
+			limit(t, f, f.account(t, ledger.Namespace, "").Spent.Tokens+1)
+			f.resumed(t, 1)
+		},
+		"NamespaceCap/ManyEpicsGoOnInTurns": func(t *testing.T, f *fixture) {
+			v := stopped(t, f)
+			const more = 45 // more than two turns have
+			for range more {
+				e := f.epic(t, epic.Epic{})
+				f.task(t, e.ID)
+				f.runEpic(t, e.ID, 1)
+				require.NotNil(t, f.reserve(t, accounting.Reservation{Key: usage.Key{RunID: "r", NodeID: e.ID}, EpicID: e.ID, Want: ledger.Want{Tokens: 101}}).Refusal)
+			}
+			limit(t, f, 1000)
+			f.resumed(t, more+1)
 			require.Equal(t, epic.Active, f.epicNow(t, v.EpicID).State)
 		},
 		"NamespaceCap/AnEpicThatDoesNotRunByItselfIsLeft": func(t *testing.T, f *fixture) {
