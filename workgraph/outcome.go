@@ -311,6 +311,9 @@ type Usage struct {
 	Unsettled bool `json:"unsettled,omitempty"`
 }
 
+// EmbeddingCall is the Call of usage of a model that makes vectors.
+const EmbeddingCall = "embed"
+
 // ErrorType says what is known about an attempt that failed.
 type ErrorType string
 

@@ -31,6 +31,15 @@ func (s *Set) Embeds() bool { return s.cfg.Embeds != "" }
 // EmbeddingModel is the model that makes vectors; empty if none does.
 func (s *Set) EmbeddingModel() string { return s.profiles[s.cfg.Embeds].own() }
 
+// EmbeddingBooked is what a call for vectors is booked as, without usage.
+func (s *Set) EmbeddingBooked() (out Spent) {
+	if p := s.profiles[s.cfg.Embeds]; p != nil {
+		out.Profile = p.name
+		out.Provider, out.Model = p.cfg.Booked(p.cfg.Model)
+	}
+	return out
+}
+
 func (p *profile) own() string {
 	if p == nil {
 		return ""
@@ -44,10 +53,10 @@ func (p *profile) own() string {
 func (s *Set) Embed(ctx context.Context, texts []string) (Vectors, error) {
 	p := s.profiles[s.cfg.Embeds]
 	if p == nil || p.embedder == nil {
-		return Vectors{}, &Error{Class: Permanent, Code: "PROFILE", Message: "no model profile makes vectors: set models.embeds"}
+		return Vectors{}, &Error{Class: Permanent, Code: codeProfile, Message: "no model profile makes vectors: set models.embeds"}
 	}
 	if s.plays {
-		return Vectors{}, &Error{Class: Permanent, Code: "NOT_RECORDED", Message: "a cassette is played, which has no vectors"}
+		return Vectors{}, &Error{Class: Permanent, Code: codeNotRecorded, Message: "a cassette is played, which has no vectors"}
 	}
 	as, out := *p, Vectors{Model: p.cfg.Model}
 	as.model = embedding{p.embedder, texts, &out.Values}

@@ -22,7 +22,7 @@ const (
 	Unknown Class = iota
 	// Retryable means that the server refused for now; see Error.RetryAfter.
 	Retryable
-	// Permanent means that the same request will fail again.
+	// Permanent means that the same request will fail again. Error.Configured says whether any other would, too.
 	Permanent
 	// NotPerformed means that the request never left, so that calling again is safe.
 	NotPerformed
@@ -52,6 +52,20 @@ type Error struct {
 	Err  error
 }
 
+// Configured reports whether the fault is not that of the request: every other one would fail alike, until the
+// configuration or the cassette is another.
+func (e *Error) Configured() bool {
+	switch e.Code {
+	case codeProfile, "API_KEY", codeNotRecorded, "CASSETTE":
+		return true
+	}
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	}
+	return e.Code == "insufficient_quota"
+}
+
 // Error is for logs.
 func (e *Error) Error() string {
 	s := "model call: " + e.Message
@@ -69,6 +83,9 @@ const (
 	codeTruncated  = "TRUNCATED"
 	codeFirstToken = "FIRST_TOKEN_TIMEOUT"
 	codeContext    = "CONTEXT_EXCEEDED"
+	codeProfile    = "PROFILE"
+	// codeNotRecorded is that of package cassette.
+	codeNotRecorded = "NOT_RECORDED"
 )
 
 // The limits of time whose ends are told apart.

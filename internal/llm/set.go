@@ -210,7 +210,7 @@ func (s *Set) unknown(name string) *Error {
 			hint = "did you mean " + other + "?"
 		}
 	}
-	return &Error{Class: Permanent, Code: "PROFILE", Message: fmt.Sprintf("there is no model profile %q; %s", errs.Clip(name, 100), hint)}
+	return &Error{Class: Permanent, Code: codeProfile, Message: fmt.Sprintf("there is no model profile %q; %s", errs.Clip(name, 100), hint)}
 }
 
 // profiles are the profiles of a set as a model.

@@ -8,6 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/remember"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/governor"
@@ -59,11 +60,18 @@ func govern(d *engine.Deps, g *governor.Governor, cfg Config, models *llm.Set) {
 }
 
 // mostUsed says what a call of the actor llm may use at most: the limit of its answer, and about as
-// many tokens as its prompt has. It is booked on the model of its profile, unless a fallback answers.
+// many tokens as its prompt has. It is booked on the model of its profile, unless a fallback answers. A call of
+// an actor of the memory uses what its vector does.
 func mostUsed(cfg Config, models *llm.Set) func(*workgraph.Start) (workgraph.Usage, bool) {
 	return func(s *workgraph.Start) (most workgraph.Usage, ok bool) {
 		if s.Actor != "llm" {
-			return most, false
+			input := remember.MostUsed(s)
+			if input == 0 || !models.Embeds() {
+				return most, false
+			}
+			booked := models.EmbeddingBooked()
+			// An output of 0 stands for one that states no limit.
+			return workgraph.Usage{Provider: booked.Provider, Model: booked.Model, InputTokens: input, OutputTokens: 1, Call: workgraph.EmbeddingCall}, true
 		}
 		if most.Provider, most.Model, ok = actorllm.Booked(cfg.Actors.LLM, models, s); ok {
 			_, most.InputTokens, most.OutputTokens = actorllm.Estimate(cfg.Actors.LLM, models, s)

@@ -447,9 +447,10 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		m := rpc.NewMemory(d.Memory, d.Registry)
 		kit.Remembered = m
 		if models.Embeds() {
-			s.fill = func(ctx context.Context) {
-				remember.Fill(ctx, m, models, models.EmbeddingModel(), fillPause, s.log)
-			}
+			s.fill = (&remember.Filler{
+				Entries: m, Embedder: models, Model: models.EmbeddingModel(), Booked: models.EmbeddingBooked(), Payer: rpc.NewMemoryPayer(d.Registry),
+				NewID: func() string { return ids.New("emb") }, Every: fillPause, Log: s.log,
+			}).Run
 		}
 	}
 	set, err := builtin.New(cfg.Actors, kit)

@@ -87,6 +87,8 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 	add(store.SuspectOrder, doctor.Warning, "orders to runs were not carried out", "their executors ask this registry every second; check that they reach it")
 	add(store.SuspectStart, doctor.Fault, "tasks are to be started that cannot be", "this must never happen: report it. The start is refused, and the order goes when the task or its epic changes")
 	add(store.SuspectIdle, doctor.Fault, "epics that run by themselves do not start tasks that are ready", "this must never happen: report it. `epigraph epics run ID` starts them")
+	add(store.SuspectVectors, doctor.Warning, "searches do not find entries of the memory by their meaning, since the model makes no vectors of them",
+		"`epigraph memory get ID` tells why; an entry that is written again is tried again")
 	add(store.SuspectRunning, doctor.Warning, "running tasks have no run", "if its run has ended: `epigraph tasks transition ID failed`, then start it again")
 	return out
 }

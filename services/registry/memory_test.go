@@ -319,6 +319,19 @@ func memoryVectors(t *testing.T, ctx context.Context, w *memoryWorld) {
 	require.Equal(t, "bike", found.GetMatches()[0].GetMemory().GetKey())
 	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), &registryv1.EmbedMemoryRequest{MemoryId: bare.GetId(), Etag: `"9"`, Embedding: of(1)})
 	requireError(t, err, errs.Conflict, "ETAG_MISMATCH")
+	fault := &registryv1.EmbeddingFault{Model: "vec", Message: "too long\x01: " + strings.Repeat("x", 490)}
+	embed.Fault = fault
+	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), embed)
+	requireError(t, err, errs.InvalidArgument, "MEMORY_INVALID")
+	embed.Embedding = nil
+	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), embed)
+	require.NoError(t, err)
+	refused, err := w.ada.GetMemory(ctx, &registryv1.GetMemoryRequest{MemoryId: bare.GetId()})
+	require.NoError(t, err)
+	require.Contains(t, refused.GetVectorFault(), "is asked again: too long : x")
+	embed.Fault = nil
+	_, err = w.service.EmbedMemory(grpckit.WithNamespace(ctx, "acme"), embed)
+	requireError(t, err, errs.InvalidArgument, "MEMORY_INVALID")
 	search.Embedding = of(make([]float32, 4097)...)
 	_, err = w.ada.SearchMemory(ctx, search)
 	require.True(t, errs.Is(err, errs.InvalidArgument), "%v", err)

@@ -149,6 +149,9 @@ func (c *memoryShowCmd) Run(e *env) error {
 			if raw := m.GetValue().GetJson(); len(raw) > 0 {
 				out += "\n" + string(raw) + "\n"
 			}
+			if why := m.GetVectorFault(); why != "" {
+				out += "\nNot found by its meaning: " + why + "\n"
+			}
 			return out
 		})
 	})

@@ -26,7 +26,7 @@ type usageReportCmd struct {
 	RunX string   `help:"Calls of this run." name:"run" placeholder:"ID"`
 	From string   `help:"The first day, in UTC, such as 2026-01-31." placeholder:"DATE"`
 	To   string   `help:"The last day, in UTC; it belongs to the report." placeholder:"DATE"`
-	Kind string   `help:"Calls of this kind only: model, tool or overhead." placeholder:"KIND"`
+	Kind string   `help:"Calls of this kind only: model, tool, overhead or embedding." placeholder:"KIND"`
 	CSV  bool     `help:"Print all rows as CSV, with a heading and costs in nano-USD." name:"csv"`
 }
 

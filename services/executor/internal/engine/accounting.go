@@ -46,6 +46,7 @@ func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time
 			TaskID: task, EpicID: epic, Actor: phrase.Clean(a.start.Actor, maxModel), Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
 			OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: now, Failed: failed,
 			Tool: u.Model == "", Overhead: a.start.Kind == workgraph.AgentKind && task == "", CostNanoUSD: u.CostNanoUSD,
+			Embedding: u.Call == workgraph.EmbeddingCall,
 		})
 	}
 	return out

@@ -74,6 +74,8 @@ type Entry struct {
 	// Tool says that a tool was called, not a model; Overhead that a model was for an agent's own reasoning.
 	Tool     bool `json:"tool,omitempty"`
 	Overhead bool `json:"overhead,omitempty"`
+	// Embedding says that a model was called for vectors of the memory.
+	Embedding bool `json:"embedding,omitempty"`
 	// CostNanoUSD is what the call says itself that it cost; nil if it says nothing.
 	CostNanoUSD *int64 `json:"cost_nano_usd,omitempty"`
 	// Incarnation is that of the owner of the run that reserves for the call, or gives back what was

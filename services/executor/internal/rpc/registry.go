@@ -347,6 +347,8 @@ func usageEntries(entries []outbox.Entry) []*registryv1.UsageEntry {
 		switch {
 		case e.Overhead:
 			kind = registryv1.UsageKind_USAGE_KIND_OVERHEAD
+		case e.Embedding:
+			kind = registryv1.UsageKind_USAGE_KIND_EMBEDDING
 		case e.Tool:
 			kind = registryv1.UsageKind_USAGE_KIND_TOOL
 		}

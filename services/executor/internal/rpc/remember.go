@@ -1,16 +1,19 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/learned"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/remember"
@@ -95,6 +98,63 @@ func (m Memory) Lease(ctx context.Context, model string, limit int) (out []remem
 func (m Memory) Embed(ctx context.Context, b remember.Bare, v remember.Vector) error {
 	_, err := m.client.EmbedMemory(grpckit.WithNamespace(ctx, b.Namespace), &registryv1.EmbedMemoryRequest{MemoryId: b.ID, Etag: b.Etag, Embedding: embeddingTo(&v)})
 	return err
+}
+
+// Refused implements remember.Unembedded.
+func (m Memory) Refused(ctx context.Context, b remember.Bare, model, why string) error {
+	_, err := m.client.EmbedMemory(grpckit.WithNamespace(ctx, b.Namespace), &registryv1.EmbedMemoryRequest{
+		MemoryId: b.ID, Etag: b.Etag, Fault: &registryv1.EmbeddingFault{Model: model, Message: errs.Clip(cmp.Or(why, "the model gave no reason"), maxWhy)},
+	})
+	return err
+}
+
+// maxWhy bounds the reason of a model, in bytes.
+const maxWhy = 500
+
+// MemoryPayer books the vectors that an executor makes for entries of the memory, on their namespaces. It is
+// use.
+type MemoryPayer struct {
+	client registryv1.RegistryServiceClient
+}
+
+var _ remember.Payer = MemoryPayer{}
+
+// NewMemoryPayer returns one that books at a registry.
+func NewMemoryPayer(client registryv1.RegistryServiceClient) MemoryPayer { return MemoryPayer{client} }
+
+// Reserve implements remember.Payer. While the registry is away nothing can be done for its memory either.
+func (p MemoryPayer) Reserve(ctx context.Context, namespace, id string, most llm.Spent) (string, error) {
+	got, err := p.client.ReserveUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReserveUsageRequest{Calls: []*registryv1.UsageEntry{embeddingEntry(id, 0, &most)}})
+	if err != nil {
+		return "", err
+	}
+	if len(got.GetReservations()) != 1 {
+		return "", errs.New(errs.Internal, errs.ReasonInternal, "the registry answered %d reservations for one", len(got.GetReservations()))
+	}
+	return got.GetReservations()[0].GetRefusal().GetMessage(), nil
+}
+
+// Settle implements remember.Payer.
+func (p MemoryPayer) Settle(ctx context.Context, namespace, id string, spent []llm.Spent) error {
+	ctx = grpckit.WithNamespace(ctx, namespace)
+	if len(spent) == 0 {
+		_, err := p.client.ReleaseUsage(ctx, &registryv1.ReleaseUsageRequest{Calls: []*registryv1.UsageEntry{embeddingEntry(id, 0, &llm.Spent{})}})
+		return err
+	}
+	entries := make([]*registryv1.UsageEntry, len(spent))
+	for i := range spent {
+		entries[i] = embeddingEntry(id, i, &spent[i])
+	}
+	_, err := p.client.RecordUsage(ctx, &registryv1.RecordUsageRequest{Entries: entries})
+	return err
+}
+
+// embeddingEntry is a call that no run makes: its id stands in the place of one.
+func embeddingEntry(id string, n int, s *llm.Spent) *registryv1.UsageEntry {
+	return &registryv1.UsageEntry{
+		RunId: id, NodeId: "memory", Visit: 1, Attempt: 1, Call: int32(n), Kind: registryv1.UsageKind_USAGE_KIND_EMBEDDING, //nolint:gosec // a few retries
+		Provider: s.Provider, Model: s.Model, InputTokens: s.Usage.Input, CachedInputTokens: s.Usage.CachedInput, OutputTokens: s.Usage.Output, Time: timestamppb.Now(),
+	}
 }
 
 // EpicOf implements remember.Memory.

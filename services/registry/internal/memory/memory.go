@@ -111,6 +111,8 @@ type Entry struct {
 	Tags  []string
 	// Vector stands for the meaning. It is given by who writes, and is not read back.
 	Vector *Embedding
+	// VectorFault is why there is no vector; empty unless a model made none.
+	VectorFault string
 	// Origin and Source are who wrote it last. UserID is the user of the run or the epic, if there is
 	// one: whoever forgets the user forgets the entry, whatever its scope.
 	Origin         Origin
@@ -145,7 +147,7 @@ func CheckKey(key string, by Origin) error {
 func New(namespace string, in Entry, now time.Time) (Entry, error) {
 	e := in
 	e.Namespace, e.ID, e.CreateTime, e.UpdateTime, e.Revision = namespace, ids.New(Prefix), now, now, 1
-	e.Text = strings.ReplaceAll(e.Text, "\x00", "")
+	e.Text, e.VectorFault = strings.ReplaceAll(e.Text, "\x00", ""), ""
 	if e.Kind == 0 {
 		e.Kind = Fact
 	}

@@ -5,7 +5,11 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
 // Bounds of vectors.
@@ -20,6 +24,50 @@ const (
 	MaxToEmbed = 100
 	EmbedTime  = 2 * time.Minute
 )
+
+// maxEmbedTries is how often a model is asked for the vector of an entry that it refuses.
+const maxEmbedTries = 6
+
+// EmbedRetry says after how long a model is asked again for a vector that it has refused so many times; false if
+// it is not asked again.
+func EmbedRetry(refused int) (pause time.Duration, again bool) {
+	if refused >= maxEmbedTries {
+		return 0, false
+	}
+	return time.Minute << (refused - 1), true
+}
+
+// MaxFault bounds the reason why a model made no vector, in bytes.
+const MaxFault = 512
+
+// Fault is why a model made no vector of an entry.
+type Fault struct{ Model, Message string }
+
+// NewFault returns a fault within its bounds.
+func NewFault(model, message string) (*Fault, error) {
+	message = strings.TrimSpace(plain(strings.ToValidUTF8(message, "")))
+	if model == "" || !named(model, MaxModel) || message == "" {
+		return nil, invalid("fault", "a fault has a model of at most 128 bytes, and a message")
+	}
+	return &Fault{Model: model, Message: errs.Clip(message, MaxFault-len("…"))}, nil
+}
+
+// faultText is a fault for people; refused is how often there was one, negative if the model is not asked again.
+func faultText(refused int, message string) string {
+	switch {
+	case message == "":
+		return ""
+	case refused < 0:
+		return "the model was asked " + strconv.Itoa(maxEmbedTries) + " times and is not asked again: " + message
+	}
+	return "the model is asked again: " + message
+}
+
+// SetVectorFault sets why there is no vector, from what a store keeps: how often the model refused, negative if it
+// is not asked again, and what it answered.
+func (e *Entry) SetVectorFault(refused int, message string) {
+	e.VectorFault = faultText(refused, message)
+}
 
 // Embedding is a vector for a text, made by a model. Vectors of different models cannot be compared.
 type Embedding struct {

@@ -289,6 +289,20 @@ func (m *Memories) Unembedded(ctx context.Context, model string, limit int) ([]m
 
 // Embed sets the vector of an entry, unless it was written since it had the etag.
 func (m *Memories) Embed(ctx context.Context, namespace, id, etag string, v *memory.Embedding) error {
+	return m.tried(ctx, namespace, id, etag, func(ctx context.Context, tx store.Tx, revision int64) (bool, error) {
+		return tx.EmbedMemory(ctx, namespace, id, revision, v)
+	})
+}
+
+// Refuse records why a model made no vector of an entry, unless it was written since it had the etag.
+func (m *Memories) Refuse(ctx context.Context, namespace, id, etag string, f memory.Fault) error {
+	return m.tried(ctx, namespace, id, etag, func(ctx context.Context, tx store.Tx, revision int64) (bool, error) {
+		return tx.RefuseVector(ctx, namespace, id, revision, f)
+	})
+}
+
+// tried records what came of the try to make a vector of an entry at an etag.
+func (m *Memories) tried(ctx context.Context, namespace, id, etag string, set func(ctx context.Context, tx store.Tx, revision int64) (bool, error)) error {
 	return m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		e, err := tx.Memory(ctx, namespace, id)
 		if err == nil {
@@ -297,8 +311,8 @@ func (m *Memories) Embed(ctx context.Context, namespace, id, etag string, v *mem
 		if err != nil {
 			return err
 		}
-		set, err := tx.EmbedMemory(ctx, namespace, id, e.Revision, v)
-		if err == nil && !set {
+		done, err := set(ctx, tx, e.Revision)
+		if err == nil && !done {
 			err = store.Changed("memory", id)
 		}
 		return err

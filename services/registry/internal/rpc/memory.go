@@ -108,6 +108,16 @@ func (s *MemoryServer) LeaseUnembedded(ctx context.Context, req *registryv1.Leas
 
 // EmbedMemory implements registryv1.MemoryServiceServer.
 func (s *MemoryServer) EmbedMemory(ctx context.Context, req *registryv1.EmbedMemoryRequest) (*emptypb.Empty, error) {
+	if (req.GetEmbedding() == nil) == (req.GetFault() == nil) {
+		return nil, invalid("embedding", memory.ReasonInvalid, "exactly one of embedding and fault must be set")
+	}
+	if p := req.GetFault(); p != nil {
+		f, err := memory.NewFault(p.GetModel(), p.GetMessage())
+		if err != nil {
+			return nil, err
+		}
+		return &emptypb.Empty{}, s.memories.Refuse(ctx, grpckit.Namespace(ctx), req.GetMemoryId(), req.GetEtag(), *f)
+	}
 	v, err := embeddingFrom(req.GetEmbedding())
 	if err != nil {
 		return nil, err
@@ -304,7 +314,7 @@ func memoryTo(e memory.Entry) *registryv1.Memory {
 		Id: e.ID, Namespace: e.Namespace, Scope: &registryv1.MemoryScope{Level: registryv1.MemoryLevel(e.Scope.Level), Subject: e.Scope.Subject},
 		Key: e.Key, Kind: registryv1.MemoryKind(e.Kind), Text: e.Text, Tags: e.Tags, Origin: registryv1.MemoryOrigin(e.Origin), Source: e.Source,
 		UserId: e.UserID, Confidence: &e.Confidence, CreateTime: stamp(e.CreateTime), UpdateTime: stamp(e.UpdateTime),
-		Etag: epic.Etag(e.Revision), Principal: e.Principal,
+		Etag: epic.Etag(e.Revision), Principal: e.Principal, VectorFault: e.VectorFault,
 	}
 	if e.Value != nil {
 		m.Value = &graphv1.Payload{Json: e.Value}

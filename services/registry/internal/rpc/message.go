@@ -136,7 +136,7 @@ func entryFrom(field string, p *registryv1.UsageEntry) (usage.Entry, error) {
 		CostNanoUSD: p.CostNanoUsd,
 	}
 	var err error
-	if e.Kind, err = optionalEnum(field+".kind", p.GetKind(), usage.Overhead); err != nil {
+	if e.Kind, err = optionalEnum(field+".kind", p.GetKind(), usage.Embedding); err != nil {
 		return e, err
 	}
 	e.Time, err = instant(field+".time", p.GetTime())

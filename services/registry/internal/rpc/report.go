@@ -25,7 +25,7 @@ func (s *Server) ReportUsage(ctx context.Context, req *registryv1.ReportUsageReq
 	if q.By, err = enums[usage.ReportKey]("by", req.GetBy(), usage.ByDay); err != nil {
 		return nil, err
 	}
-	if q.Kind, err = optionalEnum("kind", req.GetKind(), usage.Overhead); err != nil {
+	if q.Kind, err = optionalEnum("kind", req.GetKind(), usage.Embedding); err != nil {
 		return nil, err
 	}
 	if q.From, err = day("from_day", req.GetFromDay()); err != nil {

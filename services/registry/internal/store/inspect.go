@@ -55,6 +55,8 @@ const (
 	// SuspectIdle: an epic that runs by itself has a task that is ready and room for it, and does not
 	// start it.
 	SuspectIdle Suspicion = "epic-idle"
+	// SuspectVectors: a model that makes vectors has refused an entry of the memory, and is not asked again.
+	SuspectVectors Suspicion = "memory-vector"
 	// SuspectRunning: a task is running, and no run claims it.
 	SuspectRunning Suspicion = "task-unclaimed"
 )

@@ -83,6 +83,9 @@ type MemoryTx interface {
 	// ForgetMemories removes at most limit entries, and of a user or a namespace also at most limit
 	// records of their reads. It returns how many of each there were.
 	ForgetMemories(ctx context.Context, namespace string, f Forget, limit int) (entries, reads int, err error)
+	// RefuseVector records that a model made no vector of an entry that still has a revision; false if it has
+	// not. memory.EmbedRetry says when the entry is handed out again, and whether.
+	RefuseVector(ctx context.Context, namespace, id string, revision int64, f memory.Fault) (bool, error)
 	// EmbedMemory sets the vector of an entry that still has a revision; false if it has not.
 	EmbedMemory(ctx context.Context, namespace, id string, revision int64, v *memory.Embedding) (bool, error)
 	InsertMemoryRead(ctx context.Context, r memory.Read) error

@@ -18,6 +18,8 @@ const (
 	Tool
 	// Overhead is a model called for what an agent reasons for no task.
 	Overhead
+	// Embedding is a model called for vectors of the memory.
+	Embedding
 )
 
 // Source is the reporter of a call. Its numbers are those of the API and of the stores.

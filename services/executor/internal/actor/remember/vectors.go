@@ -3,13 +3,11 @@ package remember
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
-	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -63,7 +61,7 @@ func (d desk) vector(ctx context.Context, text string) (out made) {
 		spent = e.Used
 	}
 	for _, s := range spent {
-		out.used = append(out.used, workgraph.Usage{Provider: s.Provider, Model: s.Model, InputTokens: s.Usage.Input, Call: "embed"})
+		out.used = append(out.used, workgraph.Usage{Provider: s.Provider, Model: s.Model, InputTokens: s.Usage.Input, Call: workgraph.EmbeddingCall})
 	}
 	if err != nil || len(got.Values) == 0 {
 		out.failed = true
@@ -82,71 +80,24 @@ func (m made) booked(out workgraph.Outcome, err error) (workgraph.Outcome, error
 	return out, err
 }
 
-// Unembedded are entries of the memory that have no vector of a model.
-type Unembedded interface {
-	// Lease hands out some of them, which nobody else gets for a while.
-	Lease(ctx context.Context, model string, limit int) ([]Bare, error)
-	// Embed sets a vector, unless the entry was written since.
-	Embed(ctx context.Context, b Bare, v Vector) error
-}
-
-// Bare is an entry without a vector.
-type Bare struct {
-	Entry
-	Namespace, ID, Etag string
-}
-
-// filledAtOnce is how many entries one model call makes vectors of.
-const filledAtOnce = 32
-
-// Fill makes vectors of what has none, such as procedures and what people write, until ctx ends. It waits
-// between looks when there is nothing, and when the registry or the model does not answer.
-func Fill(ctx context.Context, u Unembedded, e Embedder, model string, every time.Duration, log *slog.Logger) {
-	for {
-		n, err := fill(ctx, u, e, model)
-		if err != nil && ctx.Err() == nil {
-			log.WarnContext(ctx, "entries of the memory have no vectors yet", slog.Any("err", err))
+// MostUsed is how many tokens the vector of a call of one of the actors has at most; 0 if it needs none.
+func MostUsed(s *workgraph.Start) int64 {
+	of, most := []string{"key", "tags", "text", "value"}, maxMeaning
+	switch s.Actor {
+	case WriteName, ShareName:
+	case ReadName:
+		if of, most = []string{"query", "about"}, maxQuery; len(s.Named["key"]) > len(`""`) {
+			return 0
 		}
-		if (n == 0 || err != nil) && !sleep.For(ctx, every) || ctx.Err() != nil {
-			return
-		}
+	default:
+		return 0
 	}
-}
-
-// fill makes the vectors of some entries and returns how many it was handed.
-func fill(ctx context.Context, u Unembedded, e Embedder, model string) (int, error) {
-	list, err := u.Lease(ctx, model, filledAtOnce)
-	of := map[string][]Bare{}
-	for _, b := range list {
-		of[b.Namespace] = append(of[b.Namespace], b)
+	bytes := 0
+	for _, name := range of {
+		bytes += len(s.Named[name])
 	}
-	for namespace, some := range of {
-		err = errors.Join(err, embed(llm.WithCaller(ctx, namespace), u, e, some))
+	if bytes == 0 {
+		return 0
 	}
-	return len(list), err
-}
-
-// embed makes the vectors of entries of one namespace. One text that the model refuses does not keep the
-// others from theirs.
-func embed(ctx context.Context, u Unembedded, e Embedder, some []Bare) (err error) {
-	texts := make([]string, len(some))
-	for i := range some {
-		texts[i] = some[i].Meaning()
-	}
-	got, err := e.Embed(ctx, texts)
-	if refused, ok := errors.AsType[*llm.Error](err); ok && refused.Class == llm.Permanent && len(some) > 1 {
-		err = nil
-		for i := range some {
-			err = errors.Join(err, embed(ctx, u, e, some[i:i+1]))
-		}
-		return err
-	}
-	for i := range got.Values {
-		switch failed := u.Embed(ctx, some[i], Vector{Model: got.Model, Values: got.Values[i]}); errs.KindOf(failed) {
-		case errs.Conflict, errs.NotFound: // it was written or removed since
-		default:
-			err = errors.Join(err, failed)
-		}
-	}
-	return err
+	return Tokens(min(bytes, most))
 }

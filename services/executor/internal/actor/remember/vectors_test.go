@@ -2,18 +2,15 @@ package remember_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
@@ -38,8 +35,14 @@ func (m *meanings) Embed(ctx context.Context, texts []string) (out llm.Vectors, 
 	}
 	out.Model = "vec"
 	for _, text := range texts {
-		if strings.Contains(text, "bad") {
-			return llm.Vectors{}, &llm.Error{Class: llm.Permanent, Code: "REFUSED"}
+		switch {
+		case strings.Contains(text, "bad"):
+			return llm.Vectors{}, &llm.Error{Class: llm.Permanent, Status: 400, Message: "bad words"}
+		case strings.Contains(text, "slow"):
+			m.mu.Unlock()
+			<-ctx.Done()
+			m.mu.Lock()
+			return llm.Vectors{}, &llm.Error{Class: llm.Unknown, Code: "TIMEOUT", Message: "late"}
 		}
 		out.Values = append(out.Values, []float32{float32(len(text))})
 	}
@@ -108,60 +111,27 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// bare is a registry with entries that have no vectors. Entries that changed refuse theirs.
-type bare struct {
-	mu   sync.Mutex
-	list []remember.Bare
-	set  []string
-}
-
-func (b *bare) Lease(_ context.Context, model string, limit int) ([]remember.Bare, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if model != "vec" {
-		return nil, errors.New("another model")
-	}
-	n := min(limit, len(b.list))
-	out := b.list[:n:n]
-	b.list = b.list[n:]
-	return out, nil
-}
-
-func (b *bare) Embed(_ context.Context, e remember.Bare, v remember.Vector) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e.Etag == "old" {
-		return errs.New(errs.Conflict, "ETAG_MISMATCH", "changed")
-	}
-	b.set = append(b.set, e.Namespace+"/"+e.ID)
-	return nil
-}
-
-func TestFill(t *testing.T) {
+func TestMostUsed(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		entry := func(namespace, id, text, etag string) remember.Bare {
-			return remember.Bare{Namespace: namespace, ID: id, Etag: etag, Entry: remember.Entry{Text: text}}
-		}
-		b, e := &bare{list: []remember.Bare{entry("a", "1", "x", "1"), entry("a", "2", "bad", "1"), entry("a", "3", "y", "old"), entry("b", "4", "z", "1")}}, &meanings{}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			remember.Fill(ctx, b, e, "vec", time.Minute, slog.New(slog.DiscardHandler))
-		}()
-		synctest.Wait()
-		require.ElementsMatch(t, []string{"a/1", "b/4"}, b.set, "neither one that is refused nor one that changed keeps others waiting")
-		require.ElementsMatch(t, []string{"a", "a", "a", "a", "b"}, e.of, "each call is that of a namespace")
-		b.mu.Lock()
-		for range 100 {
-			b.list = append(b.list, entry("a", "n", "x", "1"))
-		}
-		b.mu.Unlock()
-		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble
-		synctest.Wait()
-		require.Len(t, b.set, 102, "it goes on while there is more")
-		stop()
-		<-done
-	})
+	for name, c := range map[string]struct {
+		actor string
+		named map[string]string
+		want  int64
+	}{
+		"Read":       {"memory_read", map[string]string{"query": `"12345"`, "about": `"1"`}, 4},
+		"ReadNoText": {"memory_read", map[string]string{"limit": `3`}, 0},
+		"ReadByKey":  {"memory_read", map[string]string{"query": `"x"`, "key": `"k"`}, 0},
+		"Write":      {"memory_write", map[string]string{"key": `"k"`, "value": `{"a":1}`}, 4},
+		"Share":      {"memory_share", map[string]string{"text": `"` + strings.Repeat("x", 100_000) + `"`}, 8<<10/3 + 1},
+		"Other":      {"http", map[string]string{"text": `"x"`}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &workgraph.Start{Actor: c.actor, Named: map[string]json.RawMessage{}}
+			for k, v := range c.named {
+				s.Named[k] = json.RawMessage(v)
+			}
+			require.Equal(t, c.want, remember.MostUsed(s))
+		})
+	}
 }

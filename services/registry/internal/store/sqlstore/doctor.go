@@ -125,6 +125,7 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 					+ (SELECT count(*) FROM orders o WHERE o.namespace = e.namespace AND o.epic_id = e.id AND o.kind = 4)
 				AND EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = e.namespace AND t.epic_id = e.id AND t.state = 1
 					AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.namespace = t.namespace AND o.run_id = '' AND o.task_id = t.id)) LIMIT $1`,
+		store.SuspectVectors: `SELECT namespace || ', ' || id || ': ' || embed_fault FROM memories WHERE embed_attempts < 0 ORDER BY namespace, id LIMIT $1`,
 		store.SuspectRunning: `SELECT t.id || ': running, claimed by nobody, last by ' || t.run_id FROM (SELECT * FROM tasks ORDER BY namespace, id DESC LIMIT $2) t
 			WHERE t.state = 3 AND t.run_id <> '' AND t.update_time < ` + d.Ago(10*time.Minute) + `
 				AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.namespace = t.namespace AND c.task_id = t.id AND c.state IN (1, 2)) LIMIT $1`,

@@ -18,15 +18,16 @@ import (
 )
 
 const memoryColumns = `t.namespace, t.id, t.place, t.key, t.kind, t.text, t.value, t.tags, t.origin, t.source, t.user_id, t.confidence,
-	t.expire_time, t.create_time, t.update_time, t.revision, t.principal`
+	t.expire_time, t.create_time, t.update_time, t.revision, t.principal, t.embed_attempts, t.embed_fault`
 
 func scanMemory(row dbkit.Scanner) (e memory.Entry, err error) {
-	var place, value string
-	var thousandths int64
+	var place, value, fault string
+	var thousandths, refused int64
 	if err := row.Scan(&e.Namespace, &e.ID, &place, &e.Key, &e.Kind, &e.Text, &value, &e.Tags, &e.Origin, &e.Source, &e.UserID, &thousandths,
-		dbkit.At(&e.ExpireTime), dbkit.At(&e.CreateTime), dbkit.At(&e.UpdateTime), &e.Revision, &e.Principal); err != nil {
+		dbkit.At(&e.ExpireTime), dbkit.At(&e.CreateTime), dbkit.At(&e.UpdateTime), &e.Revision, &e.Principal, &refused, &fault); err != nil {
 		return e, err
 	}
+	e.SetVectorFault(int(refused), fault)
 	e.Scope, e.Tags, e.Confidence = memory.ScopeAt(place), trim(e.Tags), float64(thousandths)/1000
 	if value != "" {
 		e.Value = []byte(value)
@@ -217,8 +218,8 @@ func (t tx) LockMemory(ctx context.Context, namespace, place, key string) (e mem
 // InsertMemory implements store.Tx.
 func (t tx) InsertMemory(ctx context.Context, e memory.Entry) (added bool, err error) {
 	n, err := t.Exec(ctx, `INSERT INTO memories (namespace, id, place, key, kind, text, value, tags, origin, source, user_id, confidence,
-			expire_time, create_time, update_time, revision, principal, bytes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (namespace, place, key) DO NOTHING`, append(memoryArgs(&e), e.Size())...)
+			expire_time, create_time, update_time, revision, principal, bytes, embed_after)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, `+t.d.Now()+`) ON CONFLICT (namespace, place, key) DO NOTHING`, append(memoryArgs(&e), e.Size())...)
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -240,7 +241,8 @@ func (t tx) PutMemory(ctx context.Context, e memory.Entry) error {
 		return err
 	}
 	if err := t.change(ctx, store.Changed("memory", e.ID), `UPDATE memories SET place = $3, key = $4, kind = $5, text = $6, value = $7, tags = $8, origin = $9, source = $10,
-			user_id = $11, confidence = $12, expire_time = $13, create_time = $14, update_time = $15, revision = $16, principal = $17, bytes = $18
+			user_id = $11, confidence = $12, expire_time = $13, create_time = $14, update_time = $15, revision = $16, principal = $17, bytes = $18,
+			embed_after = `+t.d.Now()+`, embed_attempts = 0, embed_fault = ''
 		WHERE namespace = $1 AND id = $2`, append(memoryArgs(&e), e.Size())...); err != nil {
 		return err
 	}

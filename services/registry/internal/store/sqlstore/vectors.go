@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ func (t tx) setVector(ctx context.Context, namespace, id, place string, v *memor
 			return err
 		}
 	}
-	_, err := t.Exec(ctx, `UPDATE memories SET embedded = $3 WHERE namespace = $1 AND id = $2 AND embedded <> $3`, namespace, id, model)
+	_, err := t.Exec(ctx, `UPDATE memories SET embedded = $3, embed_attempts = 0, embed_fault = '' WHERE namespace = $1 AND id = $2 AND (embedded <> $3 OR embed_fault <> '')`, namespace, id, model)
 	return err
 }
 
@@ -37,6 +38,29 @@ func (t tx) EmbedMemory(ctx context.Context, namespace, id string, revision int6
 		return false, err
 	}
 	return true, t.setVector(ctx, namespace, id, places[0], v)
+}
+
+// RefuseVector implements store.Tx.
+func (t tx) RefuseVector(ctx context.Context, namespace, id string, revision int64, f memory.Fault) (bool, error) {
+	before, err := collect(ctx, t, func(row dbkit.Scanner) (refused int64, err error) {
+		err = row.Scan(&refused)
+		return refused, err
+	}, `SELECT embed_attempts FROM memories WHERE namespace = $1 AND id = $2 AND revision = $3`+t.d.Locked(), namespace, id, revision)
+	if err != nil || len(before) == 0 {
+		return false, err
+	}
+	refused := max(before[0], 0) + 1 // another model was given up before this one
+	pause, again := memory.EmbedRetry(int(refused))
+	if again {
+		_, err = t.Exec(ctx, `UPDATE memories SET embed_attempts = $3, embed_fault = $4, embed_after = `+t.d.Now()+` + `+t.d.Span(`$5`)+`
+			WHERE namespace = $1 AND id = $2`, namespace, id, refused, f.Message, pause)
+		return true, err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM memory_vectors WHERE namespace = $1 AND memory_id = $2`, namespace, id); err != nil {
+		return true, err
+	}
+	_, err = t.Exec(ctx, `UPDATE memories SET embedded = $3, embed_attempts = -1, embed_fault = $4 WHERE namespace = $1 AND id = $2`, namespace, id, f.Model, f.Message)
+	return true, err
 }
 
 // SimilarMemories implements store.Reader. It reads every vector of the scopes, and keeps none but the best:
@@ -78,29 +102,64 @@ func (t tx) SimilarMemories(ctx context.Context, q memory.Query, now time.Time) 
 	return best.Best(), rows.Close()
 }
 
-// LeaseUnembedded implements store.Store.
+// modelsLooked bounds the models whose vectors are replaced at a time: clients may name any number of models.
+const modelsLooked = 64
+
+// dueToEmbed are the namespaces of which a model, $1, has made no vector of something, at most $2, with the model
+// that they have vectors of instead: those first whose entry waits longest. It skips from each model, and of each
+// from namespace to namespace, however many entries they have.
+func dueToEmbed(d dbkit.Dialect) string {
+	return `WITH RECURSIVE models (m, k) AS (SELECT min(embedded), 1 FROM memories UNION ALL
+			SELECT (SELECT min(x.embedded) FROM memories x WHERE x.embedded > models.m), k + 1 FROM models WHERE m IS NOT NULL AND k < ` + strconv.Itoa(modelsLooked) + `),
+		places (m, n) AS (SELECT m, (SELECT min(x.namespace) FROM memories x WHERE x.embedded = models.m) FROM models WHERE m IS NOT NULL AND m <> $1 UNION ALL
+			SELECT m, (SELECT min(x.namespace) FROM memories x WHERE x.embedded = places.m AND x.namespace > places.n) FROM places WHERE n IS NOT NULL)
+		SELECT m, n FROM (SELECT m, n, (SELECT min(x.embed_after) FROM memories x WHERE x.embedded = places.m AND x.namespace = places.n) AS due
+			FROM places WHERE n IS NOT NULL) w WHERE due <= ` + d.Now() + ` ORDER BY due, n, m LIMIT $2`
+}
+
+// LeaseUnembedded implements store.Store. In the first round each namespace has its share, and in the next ones
+// what others have left.
 func (s *Store) LeaseUnembedded(ctx context.Context, model string, limit int, hold time.Duration) (out []memory.Entry, err error) {
+	type due struct{ model, namespace string }
 	err = s.db.Pool.Update(ctx, func(ctx context.Context, q dbkit.Querier) error {
 		out = nil
-		// Two ranges of the index: models before this one, none among them, and behind it.
-		for _, cmp := range []string{"<", ">"} {
-			some, err := collect(ctx, tx{q, s.d, nil}, func(row dbkit.Scanner) (e memory.Entry, err error) {
-				var value string
-				err = row.Scan(&e.Namespace, &e.ID, &e.Key, &e.Text, &value, &e.Tags, &e.Revision)
-				e.Value, e.Tags = []byte(value), trim(e.Tags)
-				return e, err
-			}, `WITH due (n, i) AS MATERIALIZED (SELECT namespace, id FROM memories WHERE embedded `+cmp+` $1 AND embed_after <= `+s.d.Now()+`
-					ORDER BY embedded, embed_after LIMIT $2`+s.d.LockedFree()+`)
-				UPDATE memories SET embed_after = `+s.d.Now()+` + `+s.d.Span(`$3`)+` FROM due WHERE namespace = due.n AND id = due.i
-				RETURNING namespace, id, key, text, value, tags, revision`, model, limit-len(out), hold)
-			if err != nil {
-				return err
+		t := tx{q, s.d, nil}
+		waiting, err := collect(ctx, t, func(row dbkit.Scanner) (d due, err error) {
+			err = row.Scan(&d.model, &d.namespace)
+			return d, err
+		}, dueToEmbed(s.d), model, limit)
+		for err == nil && len(waiting) > 0 && len(out) < limit {
+			share := max(1, (limit-len(out))/len(waiting))
+			var more []due
+			for _, d := range waiting {
+				n := min(share, limit-len(out))
+				if n == 0 {
+					break
+				}
+				some, err := t.leaseUnembedded(ctx, d.namespace, d.model, n, hold)
+				if err != nil {
+					return err
+				}
+				if out = append(out, some...); len(some) == n {
+					more = append(more, d)
+				}
 			}
-			if out = append(out, some...); len(out) >= limit {
-				break
-			}
+			waiting = more
 		}
-		return nil
+		return err
 	})
 	return out, err
+}
+
+// leaseUnembedded hands out the oldest entries of a namespace that have a vector of a model, or none at all.
+func (t tx) leaseUnembedded(ctx context.Context, namespace, model string, limit int, hold time.Duration) ([]memory.Entry, error) {
+	return collect(ctx, t, func(row dbkit.Scanner) (e memory.Entry, err error) {
+		var value string
+		err = row.Scan(&e.Namespace, &e.ID, &e.Key, &e.Text, &value, &e.Tags, &e.Revision)
+		e.Value, e.Tags = []byte(value), trim(e.Tags)
+		return e, err
+	}, `WITH due (n, i) AS MATERIALIZED (SELECT namespace, id FROM memories WHERE embedded = $1 AND namespace = $2 AND embed_after <= `+t.d.Now()+`
+			ORDER BY embed_after, id LIMIT $3`+t.d.LockedFree()+`)
+		UPDATE memories SET embed_after = `+t.d.Now()+` + `+t.d.Span(`$4`)+` FROM due WHERE namespace = due.n AND id = due.i
+		RETURNING namespace, id, key, text, value, tags, revision`, model, namespace, limit, hold)
 }

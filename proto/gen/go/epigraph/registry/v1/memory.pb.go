@@ -300,7 +300,10 @@ type Memory struct {
 	// Quoted revision; pass it back to write only over what was read.
 	Etag string `protobuf:"bytes,16,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The API key that wrote it last, such as "key:ci". Output only.
-	Principal     string `protobuf:"bytes,17,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,17,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Why searches do not find it by its meaning: what the model that makes vectors answered, and whether it is
+	// asked again. Output only.
+	VectorFault   string `protobuf:"bytes,18,opt,name=vector_fault,json=vectorFault,proto3" json:"vector_fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +453,13 @@ func (x *Memory) GetEtag() string {
 func (x *Memory) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *Memory) GetVectorFault() string {
+	if x != nil {
+		return x.VectorFault
 	}
 	return ""
 }
@@ -790,8 +800,10 @@ type EmbedMemoryRequest struct {
 	MemoryId string `protobuf:"bytes,1,opt,name=memory_id,json=memoryId,proto3" json:"memory_id,omitempty"`
 	// The etag of which the vector was made.
 	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
-	// The vector.
-	Embedding     *MemoryEmbedding `protobuf:"bytes,3,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	// The vector. It or a fault must be set.
+	Embedding *MemoryEmbedding `protobuf:"bytes,3,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	// Why a model made no vector of what the entry says.
+	Fault         *EmbeddingFault `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +859,68 @@ func (x *EmbedMemoryRequest) GetEmbedding() *MemoryEmbedding {
 	return nil
 }
 
+func (x *EmbedMemoryRequest) GetFault() *EmbeddingFault {
+	if x != nil {
+		return x.Fault
+	}
+	return nil
+}
+
+// EmbeddingFault tells why there is no vector of an entry.
+type EmbeddingFault struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model that was asked.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// What it answered.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EmbeddingFault) Reset() {
+	*x = EmbeddingFault{}
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EmbeddingFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EmbeddingFault) ProtoMessage() {}
+
+func (x *EmbeddingFault) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EmbeddingFault.ProtoReflect.Descriptor instead.
+func (*EmbeddingFault) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *EmbeddingFault) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *EmbeddingFault) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // WriteMemoryResponse is the entry as it is kept.
 type WriteMemoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -860,7 +934,7 @@ type WriteMemoryResponse struct {
 
 func (x *WriteMemoryResponse) Reset() {
 	*x = WriteMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +946,7 @@ func (x *WriteMemoryResponse) String() string {
 func (*WriteMemoryResponse) ProtoMessage() {}
 
 func (x *WriteMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +959,7 @@ func (x *WriteMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteMemoryResponse.ProtoReflect.Descriptor instead.
 func (*WriteMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WriteMemoryResponse) GetMemory() *Memory {
@@ -935,7 +1009,7 @@ type SearchMemoryRequest struct {
 
 func (x *SearchMemoryRequest) Reset() {
 	*x = SearchMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1021,7 @@ func (x *SearchMemoryRequest) String() string {
 func (*SearchMemoryRequest) ProtoMessage() {}
 
 func (x *SearchMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1034,7 @@ func (x *SearchMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchMemoryRequest.ProtoReflect.Descriptor instead.
 func (*SearchMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SearchMemoryRequest) GetQuery() string {
@@ -1064,7 +1138,7 @@ type MemoryMatch struct {
 
 func (x *MemoryMatch) Reset() {
 	*x = MemoryMatch{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1150,7 @@ func (x *MemoryMatch) String() string {
 func (*MemoryMatch) ProtoMessage() {}
 
 func (x *MemoryMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1163,7 @@ func (x *MemoryMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryMatch.ProtoReflect.Descriptor instead.
 func (*MemoryMatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MemoryMatch) GetMemory() *Memory {
@@ -1133,7 +1207,7 @@ type SearchMemoryResponse struct {
 
 func (x *SearchMemoryResponse) Reset() {
 	*x = SearchMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1219,7 @@ func (x *SearchMemoryResponse) String() string {
 func (*SearchMemoryResponse) ProtoMessage() {}
 
 func (x *SearchMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1232,7 @@ func (x *SearchMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchMemoryResponse.ProtoReflect.Descriptor instead.
 func (*SearchMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SearchMemoryResponse) GetMatches() []*MemoryMatch {
@@ -1179,7 +1253,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1265,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1278,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetMemoryRequest) GetMemoryId() string {
@@ -1235,7 +1309,7 @@ type ListMemoryRequest struct {
 
 func (x *ListMemoryRequest) Reset() {
 	*x = ListMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1321,7 @@ func (x *ListMemoryRequest) String() string {
 func (*ListMemoryRequest) ProtoMessage() {}
 
 func (x *ListMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1334,7 @@ func (x *ListMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryRequest.ProtoReflect.Descriptor instead.
 func (*ListMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListMemoryRequest) GetPageSize() int32 {
@@ -1318,7 +1392,7 @@ type ListMemoryResponse struct {
 
 func (x *ListMemoryResponse) Reset() {
 	*x = ListMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1404,7 @@ func (x *ListMemoryResponse) String() string {
 func (*ListMemoryResponse) ProtoMessage() {}
 
 func (x *ListMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1417,7 @@ func (x *ListMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryResponse.ProtoReflect.Descriptor instead.
 func (*ListMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListMemoryResponse) GetMemories() []*Memory {
@@ -1373,7 +1447,7 @@ type DeleteMemoryRequest struct {
 
 func (x *DeleteMemoryRequest) Reset() {
 	*x = DeleteMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1459,7 @@ func (x *DeleteMemoryRequest) String() string {
 func (*DeleteMemoryRequest) ProtoMessage() {}
 
 func (x *DeleteMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1472,7 @@ func (x *DeleteMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMemoryRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteMemoryRequest) GetMemoryId() string {
@@ -1424,7 +1498,7 @@ type ExportMemoryRequest struct {
 
 func (x *ExportMemoryRequest) Reset() {
 	*x = ExportMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1510,7 @@ func (x *ExportMemoryRequest) String() string {
 func (*ExportMemoryRequest) ProtoMessage() {}
 
 func (x *ExportMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1523,7 @@ func (x *ExportMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportMemoryRequest.ProtoReflect.Descriptor instead.
 func (*ExportMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{17}
 }
 
 // ForgetMemoryRequest says what is forgotten: exactly one field is set.
@@ -1468,7 +1542,7 @@ type ForgetMemoryRequest struct {
 
 func (x *ForgetMemoryRequest) Reset() {
 	*x = ForgetMemoryRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1554,7 @@ func (x *ForgetMemoryRequest) String() string {
 func (*ForgetMemoryRequest) ProtoMessage() {}
 
 func (x *ForgetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1567,7 @@ func (x *ForgetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*ForgetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ForgetMemoryRequest) GetScope() *MemoryScope {
@@ -1530,7 +1604,7 @@ type ForgetMemoryResponse struct {
 
 func (x *ForgetMemoryResponse) Reset() {
 	*x = ForgetMemoryResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1616,7 @@ func (x *ForgetMemoryResponse) String() string {
 func (*ForgetMemoryResponse) ProtoMessage() {}
 
 func (x *ForgetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1629,7 @@ func (x *ForgetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*ForgetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ForgetMemoryResponse) GetForgotten() int64 {
@@ -1603,7 +1677,7 @@ type MemoryRead struct {
 
 func (x *MemoryRead) Reset() {
 	*x = MemoryRead{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1689,7 @@ func (x *MemoryRead) String() string {
 func (*MemoryRead) ProtoMessage() {}
 
 func (x *MemoryRead) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1702,7 @@ func (x *MemoryRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryRead.ProtoReflect.Descriptor instead.
 func (*MemoryRead) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MemoryRead) GetId() string {
@@ -1721,7 +1795,7 @@ type ListMemoryReadsRequest struct {
 
 func (x *ListMemoryReadsRequest) Reset() {
 	*x = ListMemoryReadsRequest{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1807,7 @@ func (x *ListMemoryReadsRequest) String() string {
 func (*ListMemoryReadsRequest) ProtoMessage() {}
 
 func (x *ListMemoryReadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1820,7 @@ func (x *ListMemoryReadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryReadsRequest.ProtoReflect.Descriptor instead.
 func (*ListMemoryReadsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListMemoryReadsRequest) GetPageSize() int32 {
@@ -1776,7 +1850,7 @@ type ListMemoryReadsResponse struct {
 
 func (x *ListMemoryReadsResponse) Reset() {
 	*x = ListMemoryReadsResponse{}
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1862,7 @@ func (x *ListMemoryReadsResponse) String() string {
 func (*ListMemoryReadsResponse) ProtoMessage() {}
 
 func (x *ListMemoryReadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_memory_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1875,7 @@ func (x *ListMemoryReadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMemoryReadsResponse.ProtoReflect.Descriptor instead.
 func (*ListMemoryReadsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_memory_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListMemoryReadsResponse) GetReads() []*MemoryRead {
@@ -1825,7 +1899,7 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"!epigraph/registry/v1/memory.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"j\n" +
 	"\vMemoryScope\x127\n" +
 	"\x05level\x18\x01 \x01(\x0e2!.epigraph.registry.v1.MemoryLevelR\x05level\x12\"\n" +
-	"\asubject\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\asubject\"\x95\x06\n" +
+	"\asubject\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\asubject\"\xc2\x06\n" +
 	"\x06Memory\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x127\n" +
@@ -1849,7 +1923,8 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\vupdate_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x1c\n" +
 	"\x04etag\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12&\n" +
-	"\tprincipal\x18\x11 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipalB\r\n" +
+	"\tprincipal\x18\x11 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12+\n" +
+	"\fvector_fault\x18\x12 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\vvectorFaultB\r\n" +
 	"\v_confidence\"\xf7\x01\n" +
 	"\x12WriteMemoryRequest\x12<\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryB\x06\xbaH\x03\xc8\x01\x01R\x06memory\x12'\n" +
@@ -1874,12 +1949,18 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x03key\x18\x04 \x01(\tR\x03key\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12\x14\n" +
 	"\x05value\x18\x06 \x01(\fR\x05value\x12\x12\n" +
-	"\x04tags\x18\a \x03(\tR\x04tags\"\xa9\x01\n" +
+	"\x04tags\x18\a \x03(\tR\x04tags\"\xdd\x01\n" +
 	"\x12EmbedMemoryRequest\x12&\n" +
 	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\x12\x1e\n" +
 	"\x04etag\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04etag\x12K\n" +
-	"\tembedding\x18\x03 \x01(\v2%.epigraph.registry.v1.MemoryEmbeddingB\x06\xbaH\x03\xc8\x01\x01R\tembedding\"f\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04etag\x12C\n" +
+	"\tembedding\x18\x03 \x01(\v2%.epigraph.registry.v1.MemoryEmbeddingR\tembedding\x12:\n" +
+	"\x05fault\x18\x04 \x01(\v2$.epigraph.registry.v1.EmbeddingFaultR\x05fault\"X\n" +
+	"\x0eEmbeddingFault\x12 \n" +
+	"\x05model\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x05model\x12$\n" +
+	"\amessage\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x04R\amessage\"f\n" +
 	"\x13WriteMemoryResponse\x124\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryR\x06memory\x12\x19\n" +
 	"\bgave_way\x18\x02 \x03(\tR\agaveWay\"\xaa\x04\n" +
@@ -2001,7 +2082,7 @@ func file_epigraph_registry_v1_memory_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_memory_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_memory_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_epigraph_registry_v1_memory_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(MemoryLevel)(0),                // 0: epigraph.registry.v1.MemoryLevel
 	(MemoryKind)(0),                 // 1: epigraph.registry.v1.MemoryKind
@@ -2014,76 +2095,78 @@ var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(*LeaseUnembeddedResponse)(nil), // 8: epigraph.registry.v1.LeaseUnembeddedResponse
 	(*UnembeddedMemory)(nil),        // 9: epigraph.registry.v1.UnembeddedMemory
 	(*EmbedMemoryRequest)(nil),      // 10: epigraph.registry.v1.EmbedMemoryRequest
-	(*WriteMemoryResponse)(nil),     // 11: epigraph.registry.v1.WriteMemoryResponse
-	(*SearchMemoryRequest)(nil),     // 12: epigraph.registry.v1.SearchMemoryRequest
-	(*MemoryMatch)(nil),             // 13: epigraph.registry.v1.MemoryMatch
-	(*SearchMemoryResponse)(nil),    // 14: epigraph.registry.v1.SearchMemoryResponse
-	(*GetMemoryRequest)(nil),        // 15: epigraph.registry.v1.GetMemoryRequest
-	(*ListMemoryRequest)(nil),       // 16: epigraph.registry.v1.ListMemoryRequest
-	(*ListMemoryResponse)(nil),      // 17: epigraph.registry.v1.ListMemoryResponse
-	(*DeleteMemoryRequest)(nil),     // 18: epigraph.registry.v1.DeleteMemoryRequest
-	(*ExportMemoryRequest)(nil),     // 19: epigraph.registry.v1.ExportMemoryRequest
-	(*ForgetMemoryRequest)(nil),     // 20: epigraph.registry.v1.ForgetMemoryRequest
-	(*ForgetMemoryResponse)(nil),    // 21: epigraph.registry.v1.ForgetMemoryResponse
-	(*MemoryRead)(nil),              // 22: epigraph.registry.v1.MemoryRead
-	(*ListMemoryReadsRequest)(nil),  // 23: epigraph.registry.v1.ListMemoryReadsRequest
-	(*ListMemoryReadsResponse)(nil), // 24: epigraph.registry.v1.ListMemoryReadsResponse
-	(*v1.Payload)(nil),              // 25: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 27: google.protobuf.Duration
-	(*emptypb.Empty)(nil),           // 28: google.protobuf.Empty
+	(*EmbeddingFault)(nil),          // 11: epigraph.registry.v1.EmbeddingFault
+	(*WriteMemoryResponse)(nil),     // 12: epigraph.registry.v1.WriteMemoryResponse
+	(*SearchMemoryRequest)(nil),     // 13: epigraph.registry.v1.SearchMemoryRequest
+	(*MemoryMatch)(nil),             // 14: epigraph.registry.v1.MemoryMatch
+	(*SearchMemoryResponse)(nil),    // 15: epigraph.registry.v1.SearchMemoryResponse
+	(*GetMemoryRequest)(nil),        // 16: epigraph.registry.v1.GetMemoryRequest
+	(*ListMemoryRequest)(nil),       // 17: epigraph.registry.v1.ListMemoryRequest
+	(*ListMemoryResponse)(nil),      // 18: epigraph.registry.v1.ListMemoryResponse
+	(*DeleteMemoryRequest)(nil),     // 19: epigraph.registry.v1.DeleteMemoryRequest
+	(*ExportMemoryRequest)(nil),     // 20: epigraph.registry.v1.ExportMemoryRequest
+	(*ForgetMemoryRequest)(nil),     // 21: epigraph.registry.v1.ForgetMemoryRequest
+	(*ForgetMemoryResponse)(nil),    // 22: epigraph.registry.v1.ForgetMemoryResponse
+	(*MemoryRead)(nil),              // 23: epigraph.registry.v1.MemoryRead
+	(*ListMemoryReadsRequest)(nil),  // 24: epigraph.registry.v1.ListMemoryReadsRequest
+	(*ListMemoryReadsResponse)(nil), // 25: epigraph.registry.v1.ListMemoryReadsResponse
+	(*v1.Payload)(nil),              // 26: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil),   // 27: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 28: google.protobuf.Duration
+	(*emptypb.Empty)(nil),           // 29: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_memory_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.MemoryScope.level:type_name -> epigraph.registry.v1.MemoryLevel
 	3,  // 1: epigraph.registry.v1.Memory.scope:type_name -> epigraph.registry.v1.MemoryScope
 	1,  // 2: epigraph.registry.v1.Memory.kind:type_name -> epigraph.registry.v1.MemoryKind
-	25, // 3: epigraph.registry.v1.Memory.value:type_name -> epigraph.graph.v1.Payload
+	26, // 3: epigraph.registry.v1.Memory.value:type_name -> epigraph.graph.v1.Payload
 	2,  // 4: epigraph.registry.v1.Memory.origin:type_name -> epigraph.registry.v1.MemoryOrigin
-	26, // 5: epigraph.registry.v1.Memory.expire_time:type_name -> google.protobuf.Timestamp
-	26, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
-	26, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
+	27, // 5: epigraph.registry.v1.Memory.expire_time:type_name -> google.protobuf.Timestamp
+	27, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
+	27, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 8: epigraph.registry.v1.WriteMemoryRequest.memory:type_name -> epigraph.registry.v1.Memory
-	27, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
+	28, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
 	6,  // 10: epigraph.registry.v1.WriteMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
 	9,  // 11: epigraph.registry.v1.LeaseUnembeddedResponse.memories:type_name -> epigraph.registry.v1.UnembeddedMemory
 	6,  // 12: epigraph.registry.v1.EmbedMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
-	4,  // 13: epigraph.registry.v1.WriteMemoryResponse.memory:type_name -> epigraph.registry.v1.Memory
-	3,  // 14: epigraph.registry.v1.SearchMemoryRequest.scopes:type_name -> epigraph.registry.v1.MemoryScope
-	1,  // 15: epigraph.registry.v1.SearchMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
-	6,  // 16: epigraph.registry.v1.SearchMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
-	4,  // 17: epigraph.registry.v1.MemoryMatch.memory:type_name -> epigraph.registry.v1.Memory
-	13, // 18: epigraph.registry.v1.SearchMemoryResponse.matches:type_name -> epigraph.registry.v1.MemoryMatch
-	3,  // 19: epigraph.registry.v1.ListMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
-	1,  // 20: epigraph.registry.v1.ListMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
-	4,  // 21: epigraph.registry.v1.ListMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	3,  // 22: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
-	26, // 23: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
-	22, // 24: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
-	5,  // 25: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
-	12, // 26: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
-	15, // 27: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
-	16, // 28: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
-	18, // 29: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
-	19, // 30: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
-	20, // 31: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
-	7,  // 32: epigraph.registry.v1.MemoryService.LeaseUnembedded:input_type -> epigraph.registry.v1.LeaseUnembeddedRequest
-	10, // 33: epigraph.registry.v1.MemoryService.EmbedMemory:input_type -> epigraph.registry.v1.EmbedMemoryRequest
-	23, // 34: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
-	11, // 35: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
-	14, // 36: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
-	4,  // 37: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
-	17, // 38: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
-	28, // 39: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
-	4,  // 40: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.Memory
-	21, // 41: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
-	8,  // 42: epigraph.registry.v1.MemoryService.LeaseUnembedded:output_type -> epigraph.registry.v1.LeaseUnembeddedResponse
-	28, // 43: epigraph.registry.v1.MemoryService.EmbedMemory:output_type -> google.protobuf.Empty
-	24, // 44: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
-	35, // [35:45] is the sub-list for method output_type
-	25, // [25:35] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	11, // 13: epigraph.registry.v1.EmbedMemoryRequest.fault:type_name -> epigraph.registry.v1.EmbeddingFault
+	4,  // 14: epigraph.registry.v1.WriteMemoryResponse.memory:type_name -> epigraph.registry.v1.Memory
+	3,  // 15: epigraph.registry.v1.SearchMemoryRequest.scopes:type_name -> epigraph.registry.v1.MemoryScope
+	1,  // 16: epigraph.registry.v1.SearchMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
+	6,  // 17: epigraph.registry.v1.SearchMemoryRequest.embedding:type_name -> epigraph.registry.v1.MemoryEmbedding
+	4,  // 18: epigraph.registry.v1.MemoryMatch.memory:type_name -> epigraph.registry.v1.Memory
+	14, // 19: epigraph.registry.v1.SearchMemoryResponse.matches:type_name -> epigraph.registry.v1.MemoryMatch
+	3,  // 20: epigraph.registry.v1.ListMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
+	1,  // 21: epigraph.registry.v1.ListMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
+	4,  // 22: epigraph.registry.v1.ListMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
+	3,  // 23: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
+	27, // 24: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
+	23, // 25: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
+	5,  // 26: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
+	13, // 27: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
+	16, // 28: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
+	17, // 29: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
+	19, // 30: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
+	20, // 31: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
+	21, // 32: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
+	7,  // 33: epigraph.registry.v1.MemoryService.LeaseUnembedded:input_type -> epigraph.registry.v1.LeaseUnembeddedRequest
+	10, // 34: epigraph.registry.v1.MemoryService.EmbedMemory:input_type -> epigraph.registry.v1.EmbedMemoryRequest
+	24, // 35: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
+	12, // 36: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
+	15, // 37: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
+	4,  // 38: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
+	18, // 39: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
+	29, // 40: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
+	4,  // 41: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.Memory
+	22, // 42: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
+	8,  // 43: epigraph.registry.v1.MemoryService.LeaseUnembedded:output_type -> epigraph.registry.v1.LeaseUnembeddedResponse
+	29, // 44: epigraph.registry.v1.MemoryService.EmbedMemory:output_type -> google.protobuf.Empty
+	25, // 45: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
+	36, // [36:46] is the sub-list for method output_type
+	26, // [26:36] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_memory_proto_init() }
@@ -2098,7 +2181,7 @@ func file_epigraph_registry_v1_memory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_memory_proto_rawDesc), len(file_epigraph_registry_v1_memory_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -57,10 +57,12 @@ type MemoryServiceClient interface {
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(ctx context.Context, in *ForgetMemoryRequest, opts ...grpc.CallOption) (*ForgetMemoryResponse, error)
-	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model, for two minutes: until
-	// then no other caller gets them. For services only.
+	// LeaseUnembedded hands out entries that have no vector of a model, for two minutes: until then no other caller
+	// gets them. All namespaces have equal shares, and of each the oldest entries come first. For services only.
 	LeaseUnembedded(ctx context.Context, in *LeaseUnembeddedRequest, opts ...grpc.CallOption) (*LeaseUnembeddedResponse, error)
-	// EmbedMemory sets the vector of an entry that was not written since. For services only.
+	// EmbedMemory sets the vector of an entry that was not written since, or tells why a model made none. An entry
+	// for which that is told is handed out again after a pause that doubles from a minute, and after six times no
+	// more, until it is written again or another model makes vectors. For services only.
 	EmbedMemory(ctx context.Context, in *EmbedMemoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// ListMemoryReads lists who has read by SearchMemory, GetMemory, ListMemory and ExportMemory, the newest first. Records are kept for 30 days, 10,000 of a
 	// namespace at most.
@@ -207,10 +209,12 @@ type MemoryServiceServer interface {
 	// ForgetMemory removes all entries of a scope, of a user, or of the namespace. It removes some at a time: if
 	// it fails in between, what was removed stays so, and another call goes on.
 	ForgetMemory(context.Context, *ForgetMemoryRequest) (*ForgetMemoryResponse, error)
-	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model, for two minutes: until
-	// then no other caller gets them. For services only.
+	// LeaseUnembedded hands out entries that have no vector of a model, for two minutes: until then no other caller
+	// gets them. All namespaces have equal shares, and of each the oldest entries come first. For services only.
 	LeaseUnembedded(context.Context, *LeaseUnembeddedRequest) (*LeaseUnembeddedResponse, error)
-	// EmbedMemory sets the vector of an entry that was not written since. For services only.
+	// EmbedMemory sets the vector of an entry that was not written since, or tells why a model made none. An entry
+	// for which that is told is handed out again after a pause that doubles from a minute, and after six times no
+	// more, until it is written again or another model makes vectors. For services only.
 	EmbedMemory(context.Context, *EmbedMemoryRequest) (*emptypb.Empty, error)
 	// ListMemoryReads lists who has read by SearchMemory, GetMemory, ListMemory and ExportMemory, the newest first. Records are kept for 30 days, 10,000 of a
 	// namespace at most.

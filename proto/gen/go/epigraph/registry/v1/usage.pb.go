@@ -37,6 +37,8 @@ const (
 	UsageKind_USAGE_KIND_TOOL UsageKind = 2
 	// A model, for what an agent reasons for no task, or for the authoring of a plan.
 	UsageKind_USAGE_KIND_OVERHEAD UsageKind = 3
+	// A model that makes vectors, for the memory.
+	UsageKind_USAGE_KIND_EMBEDDING UsageKind = 4
 )
 
 // Enum value maps for UsageKind.
@@ -46,12 +48,14 @@ var (
 		1: "USAGE_KIND_MODEL",
 		2: "USAGE_KIND_TOOL",
 		3: "USAGE_KIND_OVERHEAD",
+		4: "USAGE_KIND_EMBEDDING",
 	}
 	UsageKind_value = map[string]int32{
 		"USAGE_KIND_UNSPECIFIED": 0,
 		"USAGE_KIND_MODEL":       1,
 		"USAGE_KIND_TOOL":        2,
 		"USAGE_KIND_OVERHEAD":    3,
+		"USAGE_KIND_EMBEDDING":   4,
 	}
 )
 
@@ -645,12 +649,13 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\tprincipal\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipalB\x1b\n" +
 	"\x19_cached_input_per_millionB\x18\n" +
-	"\x16_reasoning_per_million*k\n" +
+	"\x16_reasoning_per_million*\x85\x01\n" +
 	"\tUsageKind\x12\x1a\n" +
 	"\x16USAGE_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10USAGE_KIND_MODEL\x10\x01\x12\x13\n" +
 	"\x0fUSAGE_KIND_TOOL\x10\x02\x12\x17\n" +
-	"\x13USAGE_KIND_OVERHEAD\x10\x03*_\n" +
+	"\x13USAGE_KIND_OVERHEAD\x10\x03\x12\x18\n" +
+	"\x14USAGE_KIND_EMBEDDING\x10\x04*_\n" +
 	"\vUsageSource\x12\x1c\n" +
 	"\x18USAGE_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15USAGE_SOURCE_EXECUTOR\x10\x01\x12\x17\n" +
