@@ -65,8 +65,8 @@ type Store interface {
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
 	// SweepWorkflows removes workflows that were deleted before the one time, with their versions, and
-	// forgets which runs were counted, and how far sources had advanced, before the other. It returns how many
-	// workflows there were, and how many of all others.
+	// forgets which runs were counted, and how far sources had advanced, before the other. It returns how
+	// many workflows there were, and how many of all others.
 	SweepWorkflows(ctx context.Context, deletedBefore, runsBefore time.Time) (workflows, runs int64, err error)
 	// SweepFeed removes events that are older, or more, than the bounds allow, some of them at a time.
 	SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (removed int64, err error)
@@ -343,8 +343,8 @@ type Tx interface {
 	InsertVersion(ctx context.Context, v catalog.Version) error
 	// VersionsAmong returns those of the numbers that are versions of a workflow.
 	VersionsAmong(ctx context.Context, namespace, id string, numbers []int64) ([]int64, error)
-	// TellRun adds what became of a run to the events of the transaction. The slug is that of its workflow, if
-	// it has one.
+	// TellRun adds what became of a run to the events of the transaction. The slug is that of its workflow,
+	// if it has one.
 	TellRun(slug string, kind feed.Kind, state feed.RunState)
 	// Advance notes that changes of sources outside the registry were recorded, and reports for each whether
 	// it is behind the last one of its source that was noted before. Others that advance in the namespace
