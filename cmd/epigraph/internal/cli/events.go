@@ -181,7 +181,10 @@ func eventLine(ev *registryv1.FeedEvent) string {
 }
 
 func runLine(r *registryv1.RunChanged) string {
-	out := r.GetRunId() + "  " + r.GetWorkflow()
+	out := r.GetRunId()
+	if r.GetWorkflow() != "" {
+		out += "  " + r.GetWorkflow()
+	}
 	if r.GetOutcome() != registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED {
 		out += "  " + view.Word(r.GetOutcome().String(), "WORKFLOW_RUN_OUTCOME_")
 	}
