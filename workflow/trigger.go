@@ -281,7 +281,7 @@ func (t *teller) errorTrigger(o *object, x *Trigger) {
 func EventKinds() []string {
 	return []string{
 		"epic_created", "epic_updated", "epic_deleted", "task_created", "task_updated", "task_deleted", "budget_reached", "workflow_published",
-		"run_ended", "run_paused", "run_resumed",
+		"run_started", "run_ended", "run_paused", "run_resumed",
 	}
 }
 

@@ -160,6 +160,8 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/ReleaseUsage": serviceOnly,
 	"epigraph.registry.v1.RegistryService/ListEvents":   run,
 	"epigraph.registry.v1.RegistryService/WatchEvents":  run,
+	// A caller that could tell of runs could make events, and a history of its own.
+	"epigraph.registry.v1.RegistryService/RecordChanges": serviceOnly,
 
 	"epigraph.registry.v1.MemoryService/WriteMemory":     run,
 	"epigraph.registry.v1.MemoryService/LeaseUnembedded": serviceOnly,
@@ -189,8 +191,6 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.WorkflowService/DiscoverWorkflows":     run,
 	"epigraph.registry.v1.WorkflowService/ResolveWorkflow":       run,
 	"epigraph.registry.v1.WorkflowService/ForecastWorkflow":      run,
-	// A caller that could tell of runs could make a history of its own.
-	"epigraph.registry.v1.WorkflowService/RecordWorkflowRuns": serviceOnly,
 }
 
 // Methods are all that the table names, like epigraph.executor.v1.ExecutorService/GetRun.

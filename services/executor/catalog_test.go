@@ -3,9 +3,11 @@ package executor_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -28,7 +30,6 @@ type fakeCatalog struct {
 	keys []string
 	// triggered are what references to workflows with triggers stand for.
 	triggered map[string]*registryv1.ResolveWorkflowResponse
-	runs      []*registryv1.WorkflowRun
 }
 
 func (c *fakeCatalog) set(down bool) {
@@ -81,26 +82,37 @@ func (c *fakeCatalog) ResolveWorkflow(ctx context.Context, r *registryv1.Resolve
 	}, nil
 }
 
-func (c *fakeCatalog) RecordWorkflowRuns(_ context.Context, r *registryv1.RecordWorkflowRunsRequest) (*registryv1.RecordWorkflowRunsResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.down {
+// RecordChanges implements registryv1.RegistryServiceServer.
+func (b *fakeRegistry) RecordChanges(_ context.Context, r *registryv1.RecordChangesRequest) (*registryv1.RecordChangesResponse, error) {
+	if b.down.Load() {
 		return nil, errs.New(errs.Unavailable, "DOWN", "down")
 	}
-	c.runs = append(c.runs, r.GetRuns()...)
-	return &registryv1.RecordWorkflowRunsResponse{}, nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.changes = append(b.changes, r.GetRuns()...)
+	return &registryv1.RecordChangesResponse{}, nil
 }
 
-// ended waits until the catalog was told of the end of a run.
-func (f *fixture) ended(t *testing.T, run string) *registryv1.WorkflowRun {
+// changesOf are the changes of a run that the registry was told.
+func (b *fakeRegistry) changesOf(run string) (out []*registryv1.RunChange) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.changes {
+		if c.GetRunId() == run {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ended waits until the registry was told of the end of a run.
+func (f *fixture) ended(t *testing.T, run string) *registryv1.RunChange {
 	t.Helper()
-	var out *registryv1.WorkflowRun
+	var out *registryv1.RunChange
 	testkit.Eventually(t, func() bool {
-		f.catalog.mu.Lock()
-		defer f.catalog.mu.Unlock()
-		for _, r := range f.catalog.runs {
-			if r.GetRunId() == run {
-				out = r
+		for _, c := range f.registry.changesOf(run) {
+			if c.GetKind() == registryv1.RunChangeKind_RUN_CHANGE_KIND_ENDED {
+				out = c
 			}
 		}
 		return out != nil
@@ -287,6 +299,7 @@ func TestCatalogAway(t *testing.T) {
 	_, err := start("welcome@2")
 	require.NoError(t, err)
 	f.catalog.set(true)
+	f.registry.down.Store(true)
 	r, err := start("welcome@2")
 	require.NoError(t, err, "a version that is known goes on without the registry")
 	f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
@@ -295,5 +308,82 @@ func TestCatalogAway(t *testing.T) {
 		require.Equal(t, "CATALOG_UNREACHABLE", errs.ReasonOf(err), "got %v", err)
 	}
 	f.catalog.set(false)
+	f.registry.down.Store(false)
 	require.Equal(t, "welcome@2", f.ended(t, r.GetId()).GetWorkflow(), "the end is told once the registry is back")
+}
+
+// changesInWords are the changes of a run that the registry was told, once there are so many.
+func (f *fixture) changesInWords(t *testing.T, run string, n int) (out []string) {
+	t.Helper()
+	testkit.Eventually(t, func() bool { return len(f.registry.changesOf(run)) >= n })
+	seq := int64(0)
+	for _, c := range f.registry.changesOf(run) {
+		require.Greater(t, c.GetSeq(), seq, "in the order of the run")
+		require.False(t, c.GetChangeTime().AsTime().Before(time.Now().Add(-time.Hour)))
+		seq = c.GetSeq()
+		what := strings.TrimPrefix(c.GetKind().String(), "RUN_CHANGE_KIND_")
+		for _, s := range []string{c.GetWorkflow(), c.GetReason()} {
+			if s != "" {
+				what += " " + s
+			}
+		}
+		if c.GetParentRunId() != "" {
+			what += " below"
+		}
+		if c.GetUsage() != nil {
+			what += fmt.Sprint(" ", c.GetUsage().GetTokens())
+		}
+		out = append(out, what)
+	}
+	return out
+}
+
+// TestRunChanges finds what the registry is told of runs: all of roots and of runs of workflows.
+func TestRunChanges(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		f := serve(t, workgraph.Actors{"model": model("priced", false)}, store)
+		t.Run("Root/OfAGraph", func(t *testing.T) {
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "template", `{"text": "x"}`))})
+			require.NoError(t, err)
+			require.Equal(t, []string{"STARTED", "ENDED 0"}, f.changesInWords(t, r.GetId(), 2))
+			end := f.ended(t, r.GetId())
+			whole := f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+			require.Equal(t, whole.GetEndTime().AsTime().Sub(whole.GetStartTime().AsTime()), end.GetDuration().AsDuration())
+			require.Equal(t, registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, end.GetOutcome())
+		})
+		t.Run("Root/ThatIsPausedAndCanceled", func(t *testing.T) {
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "human", `{"prompt": "?"}`))})
+			require.NoError(t, err)
+			_, err = f.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: r.GetId(), Reason: "LUNCH"})
+			require.NoError(t, err)
+			f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_PAUSED)
+			_, err = f.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: r.GetId()})
+			require.NoError(t, err)
+			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: r.GetId(), Reason: "LATE"})
+			require.NoError(t, err)
+			got := f.changesInWords(t, r.GetId(), 4)
+			require.Equal(t, []string{"STARTED", "PAUSED LUNCH"}, got[:2])
+			require.Contains(t, got[2], "RESUMED")
+			require.Equal(t, "ENDED CANCEL_REQUESTED 0", got[3])
+		})
+		t.Run("Below/OfAWorkflowAlone", func(t *testing.T) {
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(
+				actorNode("a", "spawn", `{"ref": "workflow/welcome@5"}`),
+				actorNode("b", "spawn", `{"graph": {"nodes": [{"id": "x", "actor": "template", "named": {"text": "y"}}]}}`))})
+			require.NoError(t, err)
+			f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+			f.ended(t, r.GetId())
+			l, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: r.GetId()})
+			require.NoError(t, err)
+			require.Len(t, l.GetRuns(), 2)
+			for _, child := range l.GetRuns() {
+				if child.GetWorkflow() == "" {
+					require.Empty(t, f.registry.changesOf(child.GetId()), "it is a part of the run above")
+					continue
+				}
+				require.Equal(t, []string{"STARTED welcome@5 below", "ENDED welcome@5 below 13"}, f.changesInWords(t, child.GetId(), 2))
+			}
+		})
+	})
 }

@@ -468,7 +468,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	}
 	var tasks *rpc.Tasks // nil without a registry
 	if d.Registry != nil {
-		reg := rpc.NewRegistry(d.Registry, d.Catalog, d.Memory, databaseName(st.tokenKey), st.journal)
+		reg := rpc.NewRegistry(d.Registry, d.Memory, databaseName(st.tokenKey), st.journal)
 		if s.outbox, err = outbox.New(st.journal, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
 			return err
 		}

@@ -52,6 +52,7 @@ type fakeRegistry struct {
 	entries map[string]*registryv1.UsageEntry
 	booked  []*registryv1.UsageEntry
 	settled []*registryv1.SettleClaimRequest
+	changes []*registryv1.RunChange
 	// unwanted are orders to runs; onClaim, if not nil, is called with every claim for longer than a
 	// moment.
 	unwanted []*registryv1.Order

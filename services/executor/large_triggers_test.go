@@ -24,11 +24,6 @@ func (c nearCatalog) ResolveWorkflow(ctx context.Context, r *registryv1.ResolveW
 	return c.fake.ResolveWorkflow(ctx, r)
 }
 
-// RecordWorkflowRuns implements registryv1.WorkflowServiceClient.
-func (c nearCatalog) RecordWorkflowRuns(ctx context.Context, r *registryv1.RecordWorkflowRunsRequest, _ ...grpc.CallOption) (*registryv1.RecordWorkflowRunsResponse, error) {
-	return c.fake.RecordWorkflowRuns(ctx, r)
-}
-
 func (w *largeWorld) triggers() executorv1.TriggerServiceClient {
 	return executorv1.NewTriggerServiceClient(w.dial(keyAcme))
 }

@@ -29,12 +29,12 @@ func TestForecasts(t *testing.T) {
 				_, err := s.workflows.CreateWorkflow(t.Context(), &registryv1.CreateWorkflowRequest{Slug: slug, Source: text})
 				require.NoError(t, err)
 			}
-			var runs []*registryv1.WorkflowRun
+			var runs []*registryv1.RunChange
 			for i := range int64(10) { // the p50 is the fifth, and the p90 the ninth
-				runs = append(runs, &registryv1.WorkflowRun{RunId: fmt.Sprint("run_", i), Workflow: "known@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED,
+				runs = append(runs, &registryv1.RunChange{RunId: fmt.Sprint("run_", i), Seq: 2, Kind: registryv1.RunChangeKind_RUN_CHANGE_KIND_ENDED, Workflow: "known@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED,
 					Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 100 * (i + 1), Tokens: 10 * (i + 1)}, Duration: durationpb.New(time.Duration(i+1) * time.Second)})
 			}
-			_, err := s.workflows.RecordWorkflowRuns(t.Context(), &registryv1.RecordWorkflowRunsRequest{Runs: runs})
+			_, err := s.RecordChanges(t.Context(), &registryv1.RecordChangesRequest{Runs: runs})
 			require.NoError(t, err)
 			t.Run("Text/FromItsGraphAlone", func(t *testing.T) { forecastTexts(t, s) })
 			t.Run("Epic/AlongDependenciesAndTheLimit", func(t *testing.T) { forecastKnown(t, s) })

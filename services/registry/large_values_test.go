@@ -222,6 +222,12 @@ func largeCases() map[string]func(*largeWorld) {
 			require.NoError(w, err)
 		},
 		"RecordUsage": func(w *largeWorld) { w.usage() },
+		"RecordChanges": func(w *largeWorld) {
+			got, err := w.c.RecordChanges(w.Context(), &registryv1.RecordChangesRequest{Runs: []*registryv1.RunChange{{RunId: strings.Repeat("r", 64), Seq: 1,
+				Kind: registryv1.RunChangeKind_RUN_CHANGE_KIND_STARTED, Workflow: strings.Repeat("w", 100) + "@1", Reason: strings.Repeat("x", 128)}}})
+			require.NoError(w, err)
+			require.Equal(w, int32(1), got.GetRecorded())
+		},
 		"PriceUsage": func(w *largeWorld) {
 			got, err := w.c.PriceUsage(w.Context(), &registryv1.PriceUsageRequest{Entries: []*registryv1.UsageEntry{{RunId: "r", Model: "who", InputTokens: 1}}})
 			require.NoError(w, err)

@@ -73,7 +73,7 @@ func TestPrincipal(t *testing.T) {
 			// nil stands for methods that read, or that only services may call.
 			table := map[string]func(t *testing.T) string{
 				"GetEpic": nil, "ForecastEpic": nil, "ListEpics": nil, "SearchEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ReportUsage": nil, "ListPrices": nil, "ListEvents": nil, "WatchEvents": nil,
-				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseOrders": nil, "AcknowledgeOrders": nil,
+				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseOrders": nil, "AcknowledgeOrders": nil, "RecordChanges": nil,
 				"GetBudget": nil, "ReserveUsage": nil, "ReleaseUsage": nil,
 
 				"CreateEpic": func(t *testing.T) string {

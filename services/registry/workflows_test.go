@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -50,7 +51,9 @@ func TestWorkflows(t *testing.T) {
 				runsInTheFeed(t, grpckit.WithNamespace(t.Context(), "runs"), c, registryv1.NewRegistryServiceClient(conn))
 			})
 			for name, run := range map[string]func(*testing.T, context.Context, registryv1.WorkflowServiceClient){
-				"Life": workflowLife, "Faults": workflowFaults, "Pages": workflowPages, "Fork": workflowFork, "Discover": workflowDiscover,
+				"Life": func(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {
+					workflowLife(t, ctx, c, registryv1.NewRegistryServiceClient(conn))
+				}, "Faults": workflowFaults, "Pages": workflowPages, "Fork": workflowFork, "Discover": workflowDiscover,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -61,7 +64,7 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {
+func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient, r registryv1.RegistryServiceClient) {
 	w, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, RequestId: "r"})
 	require.NoError(t, err)
 	again, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, RequestId: "r"})
@@ -87,18 +90,19 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	_, err = c.SetWorkflowAlias(ctx, &registryv1.SetWorkflowAliasRequest{Workflow: "letter", Alias: "prod", Versions: []*registryv1.WorkflowWeight{{Version: 1}}})
 	require.NoError(t, err)
 	for ref, want := range map[string]int64{"letter": 2, "letter@1": 1, "letter@prod": 1, "workflow/letter@2": 2, w.GetId(): 2} {
-		r, err := c.ResolveWorkflow(ctx, &registryv1.ResolveWorkflowRequest{Ref: ref})
+		got, err := c.ResolveWorkflow(ctx, &registryv1.ResolveWorkflowRequest{Ref: ref})
 		require.NoError(t, err)
-		require.Equal(t, []any{want, fmt.Sprint("letter@", want), 3}, []any{r.GetVersion(), r.GetRef(), len(r.GetGraph().GetNodes())}, ref)
+		require.Equal(t, []any{want, fmt.Sprint("letter@", want), 3}, []any{got.GetVersion(), got.GetRef(), len(got.GetGraph().GetNodes())}, ref)
 	}
 	for _, ref := range []string{"@1", "letter@", "letter@0", "letter@01", "letter@99999999999999999999"} {
 		_, err := c.ResolveWorkflow(ctx, &registryv1.ResolveWorkflowRequest{Ref: ref})
 		requireError(t, err, errs.InvalidArgument, "WORKFLOW_REF_INVALID")
 	}
-	n, err := c.RecordWorkflowRuns(ctx, &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{
-		{RunId: "run_1", Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED},
-		{RunId: "run_2", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED},
-		{RunId: "run_3", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED},
+	ended := registryv1.RunChangeKind_RUN_CHANGE_KIND_ENDED
+	n, err := r.RecordChanges(ctx, &registryv1.RecordChangesRequest{Runs: []*registryv1.RunChange{
+		{RunId: "run_1", Seq: 3, Kind: ended, Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED},
+		{RunId: "run_2", Seq: 3, Kind: ended, Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED},
+		{RunId: "run_3", Seq: 3, Kind: ended, Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED},
 	}})
 	require.NoError(t, err)
 	require.Equal(t, int32(3), n.GetRecorded())
@@ -107,8 +111,8 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	rate := 0.5
 	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
 	for range 2 { // told twice
-		_, err = c.RecordWorkflowRuns(ctx, &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{
-			{RunId: "run_4", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7},
+		_, err = r.RecordChanges(ctx, &registryv1.RecordChangesRequest{Runs: []*registryv1.RunChange{
+			{RunId: "run_4", Seq: 3, Kind: ended, Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7},
 				Duration: durationpb.New(1500 * time.Millisecond)},
 		}})
 		require.NoError(t, err)
@@ -144,45 +148,69 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	requireError(t, err, errs.NotFound, "WORKFLOW_NOT_FOUND")
 }
 
-// runsInTheFeed tells pauses and ends twice, as an outbox may, and finds each once in the feed.
+// runsInTheFeed tells changes of runs twice, as an outbox may, and finds each once in the feed.
 func runsInTheFeed(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient, r registryv1.RegistryServiceClient) {
 	_, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter})
 	require.NoError(t, err)
-	record := func(req *registryv1.RecordWorkflowRunsRequest) []int32 {
+	record := func(list ...*registryv1.RunChange) []int32 {
 		var out []int32
 		for range 2 {
-			n, err := c.RecordWorkflowRuns(ctx, req)
+			n, err := r.RecordChanges(ctx, &registryv1.RecordChangesRequest{Runs: list})
 			require.NoError(t, err)
 			out = append(out, n.GetRecorded())
 		}
 		return out
 	}
-	pause := func(seq int64, resumed bool, workflow string) *registryv1.RecordWorkflowRunsRequest {
-		return &registryv1.RecordWorkflowRunsRequest{Pauses: []*registryv1.WorkflowRunPause{{RunId: "run_1", Workflow: workflow, Seq: seq, Resumed: resumed, Reason: "WHY"}}}
-	}
-	require.Equal(t, []int32{1, 0}, record(pause(4, false, "letter@1")))
-	require.Equal(t, []int32{1, 0}, record(pause(5, true, "letter@1")))
-	require.Equal(t, []int32{0, 0}, record(pause(6, true, "nobody@1")), "a workflow that is gone tells nothing")
-	_, err = c.RecordWorkflowRuns(ctx, pause(7, true, "letter"))
-	requireError(t, err, errs.InvalidArgument, "WORKFLOW_REF_INVALID")
-	require.Equal(t, []int32{1, 0}, record(&registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{{
-		RunId: "run_1", Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED, Reason: "BAD", Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7}}}}))
+	const started, paused, resumed, ended = registryv1.RunChangeKind_RUN_CHANGE_KIND_STARTED, registryv1.RunChangeKind_RUN_CHANGE_KIND_PAUSED,
+		registryv1.RunChangeKind_RUN_CHANGE_KIND_RESUMED, registryv1.RunChangeKind_RUN_CHANGE_KIND_ENDED
+	at := timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
+	require.Equal(t, []int32{2, 0}, record(&registryv1.RunChange{RunId: "run_1", Workflow: "letter@1", Seq: 1, Kind: started, ChangeTime: at},
+		&registryv1.RunChange{RunId: "run_2", Seq: 1, Kind: started, ParentRunId: "run_1"}))
+	require.Equal(t, []int32{1, 0}, record(&registryv1.RunChange{RunId: "run_1", Workflow: "letter@1", Seq: 4, Kind: paused, Reason: "WHY"}))
+	require.Equal(t, []int32{1, 0}, record(&registryv1.RunChange{RunId: "run_1", Workflow: "letter@1", Seq: 4, Kind: paused, Reason: "WHY"},
+		&registryv1.RunChange{RunId: "run_1", Workflow: "letter@1", Seq: 5, Kind: resumed, Reason: "WHY"}), "a repetition with something new behind it")
+	require.Equal(t, []int32{1, 0}, record(&registryv1.RunChange{RunId: "run_3", Workflow: "nobody@1", Seq: 6, Kind: resumed}), "of a workflow that is gone")
+	require.Equal(t, []int32{2, 0}, record(
+		&registryv1.RunChange{RunId: "run_1", Workflow: "letter@1", Seq: 9, Kind: ended, Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED, Reason: "BAD", Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7}},
+		&registryv1.RunChange{RunId: "run_2", Seq: 3, Kind: ended, Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED}))
+	require.Equal(t, []int32{0, 0}, record())
 
-	page, err := r.ListEvents(ctx, &registryv1.ListEventsRequest{WorkflowSlug: "letter", Kinds: []string{"run_paused", "run_resumed", "run_ended"}})
-	require.NoError(t, err)
-	var got []string
-	for _, e := range page.GetEvents() {
-		require.Equal(t, "run_1", e.GetCausedByRunId())
-		kind := e.ProtoReflect().WhichOneof(e.ProtoReflect().Descriptor().Oneofs().ByName("event"))
-		state := e.GetRunEnded()
-		if state == nil && e.GetRunPaused() != nil {
-			state = e.GetRunPaused()
-		} else if state == nil {
-			state = e.GetRunResumed()
+	all := &registryv1.ListEventsRequest{Kinds: []string{"run_started", "run_paused", "run_resumed", "run_ended"}}
+	list := func(req *registryv1.ListEventsRequest) (out []string) {
+		page, err := r.ListEvents(ctx, req)
+		require.NoError(t, err)
+		for _, e := range page.GetEvents() {
+			m := e.ProtoReflect()
+			kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("event"))
+			x, ok := m.Get(kind).Message().Interface().(*registryv1.RunChanged)
+			if !ok {
+				out = append(out, string(kind.Name()))
+				continue
+			}
+			require.Equal(t, x.GetRunId(), e.GetCausedByRunId())
+			out = append(out, fmt.Sprintf("%s %s %s<%s> %d %s %d", kind.Name(), x.GetRunId(), x.GetWorkflow(), x.GetParentRunId(), x.GetOutcome(), x.GetReason(), x.GetUsage().GetTokens()))
 		}
-		got = append(got, fmt.Sprintf("%s %s %s %d %s %d", kind.Name(), state.GetRunId(), state.GetWorkflow(), state.GetOutcome(), state.GetReason(), state.GetUsage().GetTokens()))
+		return out
 	}
-	require.Equal(t, []string{"run_paused run_1 letter@1 0 WHY 0", "run_resumed run_1 letter@1 0 WHY 0", "run_ended run_1 letter@1 2 BAD 7"}, got)
+	of1 := []string{"run_started run_1 letter@1<> 0  0", "run_paused run_1 letter@1<> 0 WHY 0", "run_resumed run_1 letter@1<> 0 WHY 0", "run_ended run_1 letter@1<> 2 BAD 7"}
+	of2 := []string{"run_started run_2 <run_1> 0  0", "run_ended run_2 <> 1  0"}
+	require.Equal(t, []string{of1[0], of2[0], of1[1], of1[2], "run_resumed run_3 nobody@1<> 0  0", of1[3], of2[1]}, list(all))
+	require.Equal(t, of1, list(&registryv1.ListEventsRequest{WorkflowSlug: "letter", Kinds: all.Kinds}))
+	require.Equal(t, of1, list(&registryv1.ListEventsRequest{RunId: "run_1"}))
+	require.Equal(t, of2, list(&registryv1.ListEventsRequest{RunId: "run_2"}))
+	first, err := r.ListEvents(ctx, &registryv1.ListEventsRequest{RunId: "run_1", PageSize: 1})
+	require.NoError(t, err)
+	require.Equal(t, at.AsTime(), first.GetEvents()[0].GetRunStarted().GetChangeTime().AsTime())
+
+	refuse := func(reason string, change *registryv1.RunChange) {
+		change.RunId, change.Seq = "run_9", 1
+		_, err := r.RecordChanges(ctx, &registryv1.RecordChangesRequest{Runs: []*registryv1.RunChange{change}})
+		requireError(t, err, errs.InvalidArgument, reason)
+	}
+	refuse("WORKFLOW_REF_INVALID", &registryv1.RunChange{Workflow: "letter", Kind: started})
+	refuse("OUTCOME_MISSING", &registryv1.RunChange{Kind: ended})
+	refuse("TIME_INVALID", &registryv1.RunChange{Kind: started, ChangeTime: &timestamppb.Timestamp{Seconds: 1 << 60}})
+	require.Empty(t, list(&registryv1.ListEventsRequest{RunId: "run_9"}))
 }
 
 func workflowFaults(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {

@@ -17,6 +17,7 @@ import (
 type eventsCmd struct {
 	Epic     string   `help:"Events of this epic and its tasks." placeholder:"ID"`
 	Workflow string   `help:"Events of this workflow." placeholder:"SLUG"`
+	OfRun    string   `help:"Events of this run, and of what was changed within it." name:"run" placeholder:"ID"`
 	Kinds    []string `help:"Events of these kinds, like task_updated." name:"kind" placeholder:"KIND"`
 	From     *int64   `help:"Events behind this cursor; 0 begins with the oldest that is kept. Without it: all that are kept, or with --follow what happens from now on." placeholder:"CURSOR"`
 	Follow   bool     `help:"Go on with what happens, until Ctrl-C." short:"f"`
@@ -42,7 +43,7 @@ func (c *eventsCmd) Run(e *env) error {
 	for end := false; !end; {
 		err := e.with(func(ctx context.Context, s *services) error {
 			r, err := s.registry.ListEvents(ctx, &registryv1.ListEventsRequest{
-				After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, Kinds: c.Kinds, PageSize: 200,
+				After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, RunId: c.OfRun, Kinds: c.Kinds, PageSize: 200,
 			})
 			if err != nil {
 				return c.knownKinds(err)
@@ -71,7 +72,7 @@ func (c *eventsCmd) follow(e *env) error {
 	defer s.close()
 	after := c.From
 	for tries := 0; ; tries++ {
-		stream, err := s.registry.WatchEvents(e.ctx, &registryv1.WatchEventsRequest{After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, Kinds: c.Kinds})
+		stream, err := s.registry.WatchEvents(e.ctx, &registryv1.WatchEventsRequest{After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, RunId: c.OfRun, Kinds: c.Kinds})
 		for err == nil {
 			var ev *registryv1.FeedEvent
 			if ev, err = stream.Recv(); err != nil {
@@ -163,6 +164,8 @@ func eventLine(ev *registryv1.FeedEvent) string {
 		what = x.PriceCreated.GetProvider() + "/" + x.PriceCreated.GetModel()
 	case *registryv1.FeedEvent_RunEnded:
 		what = runLine(x.RunEnded)
+	case *registryv1.FeedEvent_RunStarted:
+		what = runLine(x.RunStarted)
 	case *registryv1.FeedEvent_RunPaused:
 		what = runLine(x.RunPaused)
 	case *registryv1.FeedEvent_RunResumed:
@@ -178,7 +181,10 @@ func eventLine(ev *registryv1.FeedEvent) string {
 }
 
 func runLine(r *registryv1.RunChanged) string {
-	out := r.GetRunId() + "  " + r.GetWorkflow()
+	out := r.GetRunId()
+	if r.GetWorkflow() != "" {
+		out += "  " + r.GetWorkflow()
+	}
 	if r.GetOutcome() != registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED {
 		out += "  " + view.Word(r.GetOutcome().String(), "WORKFLOW_RUN_OUTCOME_")
 	}

@@ -99,33 +99,56 @@ func (r *run) accounting(x extra, evs []workgraph.Event, end *workgraph.RunEnd, 
 		}
 		out = append(out, o)
 	}
-	if r.lineage.Workflow == "" {
-		return out, nil
+	told, err := r.changes(evs, now)
+	return append(out, told...), err
+}
+
+// changes returns the outbox items of what became of the run, for the feed. Roots are told, and runs below
+// them that are of a workflow of the catalog. Other runs below are parts of the work of a run that is told.
+func (r *run) changes(evs []workgraph.Event, now time.Time) (out []journal.Out, err error) {
+	if r.lineage.Parent != "" && r.lineage.Workflow == "" {
+		return nil, nil
 	}
 	for i := range evs {
-		if kind := evs[i].Kind; kind != workgraph.RunPaused && kind != workgraph.RunResumed {
+		c := outbox.RunChange{RunID: r.id, Parent: r.lineage.Parent, Workflow: r.lineage.Workflow, Seq: evs[i].Seq, Time: now, Trace: tracing.OfSpan(r.trace)}
+		switch evs[i].Kind {
+		case workgraph.RunStarted:
+			c.State = outbox.Started
+		case workgraph.RunPaused:
+			c.State, c.Reason = outbox.Paused, phrase.Clean(evs[i].Reason, maxToldReason)
+		case workgraph.RunResumed:
+			c.State, c.Reason = outbox.Resumed, phrase.Clean(evs[i].Reason, maxToldReason)
+		case workgraph.RunEnded:
+			end := evs[i].End
+			c.State, c.Outcome, c.Reason = outbox.Ended, outcomeOf(end), phrase.Clean(end.Reason, maxToldReason)
+			if e := record.NewRunError(end); e != nil {
+				c.Reason = phrase.Clean(e.Reason, maxToldReason)
+			}
+			c.Used = r.unused(now)
+		default:
 			continue
 		}
-		o, err := outbox.Paused{RunID: r.id, Workflow: r.lineage.Workflow, Seq: evs[i].Seq, Resumed: evs[i].Kind == workgraph.RunResumed,
-			Reason: phrase.Clean(evs[i].Reason, maxToldReason), Trace: tracing.OfSpan(r.trace)}.Out()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, o)
-	}
-	if end != nil {
-		told := outbox.Ended{RunID: r.id, Workflow: r.lineage.Workflow, Outcome: outcomeOf(end), Trace: tracing.OfSpan(r.trace)}
-		told.Reason = phrase.Clean(end.Reason, maxToldReason)
-		if e := record.NewRunError(end); e != nil {
-			told.Reason = phrase.Clean(e.Reason, maxToldReason)
-		}
-		o, err := told.Out()
+		o, err := c.Out()
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, o)
 	}
 	return out, nil
+}
+
+// unused is what the run used if that is nothing, so that its end can be told at once; nil if it made calls,
+// or may have runs below it.
+func (r *run) unused(now time.Time) *outbox.Used {
+	if r.holds || r.usage.Calls > 0 {
+		return nil
+	}
+	u := &outbox.Used{}
+	if !r.started.IsZero() {
+		d := max(now.Sub(r.started), 0)
+		u.Duration = &d
+	}
+	return u
 }
 
 // maxToldReason bounds the reason that the registry is told, in bytes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -102,37 +104,89 @@ func BenchmarkChain100(b *testing.B) {
 func BenchmarkRuns(b *testing.B) {
 	eachBench(b, func(b *testing.B, s store) {
 		l := run(b, s, instant(), quiet)
-		g := &workgraph.Graph{}
-		for i := range 10 {
-			g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprintf("n%d", i), Actor: "ok"})
-			if i > 0 {
-				g.Edges = append(g.Edges, workgraph.Edge{From: fmt.Sprintf("n%d", (i-1)/2), To: fmt.Sprintf("n%d", i)})
-			}
-		}
 		b.ResetTimer()
-		gate := make(chan struct{}, 64)
-		var wg sync.WaitGroup
-		for range b.N {
-			gate <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-gate }()
-				id, _, err := l.Start(b.Context(), command.StartRequest{Namespace: ns, Graph: g})
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				if err := l.Feed().Watch(b.Context(), feed.WatchRequest{Namespace: ns, RunID: id}, ended{}); err != nil {
-					b.Error(err)
-				}
-			})
-		}
-		wg.Wait()
+		runTrees(b, l, 10)
 		b.StopTimer()
 		b.ReportMetric(float64(10*b.N)/b.Elapsed().Seconds(), "nodes/s")
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 		b.ReportMetric(rawRate(b, l.j, l.Owner()), "raw-events/s")
 		l.stop()
 	})
+}
+
+// runTrees runs graphs of so many nodes, 64 at a time.
+func runTrees(b *testing.B, l *live, size int) {
+	b.Helper()
+	g := &workgraph.Graph{}
+	for i := range size {
+		g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprintf("n%d", i), Actor: "ok"})
+		if i > 0 {
+			g.Edges = append(g.Edges, workgraph.Edge{From: fmt.Sprintf("n%d", (i-1)/2), To: fmt.Sprintf("n%d", i)})
+		}
+	}
+	gate := make(chan struct{}, 64)
+	var wg sync.WaitGroup
+	for range b.N {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			id, _, err := l.Start(b.Context(), command.StartRequest{Namespace: ns, Graph: g})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if err := l.Feed().Watch(b.Context(), feed.WatchRequest{Namespace: ns, RunID: id}, ended{}); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// deaf is a registry that takes every change of a run.
+type deaf struct{ outbox.Registry }
+
+func (deaf) RecordChanges(context.Context, string, []outbox.RunChange) error { return nil }
+
+// BenchmarkToldRuns measures what it costs runs that the registry is told of them: the rows of the outbox,
+// and their delivery.
+func BenchmarkToldRuns(b *testing.B) {
+	for _, open := range []func(testing.TB) store{sqliteStore, pgStore} {
+		for _, size := range []int{1, 10} {
+			for _, told := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/nodes=%d/told=%v", open(b).name, size, told), func(b *testing.B) {
+					var opts []option
+					if told {
+						opts = append(opts, func(_ *engine.Config, d *engine.Deps) { d.Claims = books{} })
+					}
+					l := run(b, open(b), instant(), append(opts, quiet)...)
+					box, err := outbox.New(l.j, deaf{}, outbox.Options{Poll: 20 * time.Millisecond})
+					require.NoError(b, err)
+					ctx, stop := context.WithCancel(b.Context())
+					var delivery sync.WaitGroup
+					delivery.Go(func() { _ = box.Run(ctx) })
+					b.ResetTimer()
+					before := processTime(b)
+					runTrees(b, l, size)
+					b.StopTimer()
+					// Unlike the time that passes it depends little on what else the machine does.
+					b.ReportMetric(float64((processTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/run")
+					stop()
+					delivery.Wait()
+					b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+					l.stop()
+				})
+			}
+		}
+	}
+}
+
+// processTime is the time of the processor that this process has used. That of PostgreSQL is not in it.
+func processTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // rawRate is how many events per second the journal takes in full batches without an engine.

@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -85,6 +86,9 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	leave, free := t.e.suspects.Try()
 	defer leave()
 	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.TakeOverPolicy(), quarantine, feed.QuarantineJobs
+	if t.e.claims != nil {
+		o.QuarantineOutbox = quarantined
+	}
 	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -94,6 +98,9 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	}
 	if len(res.Claimed) > 0 {
 		failpoint.Hit(failpoint.TakeoverAfter)
+	}
+	if len(res.Quarantined) > 0 {
+		t.e.wake()
 	}
 	for _, ref := range res.Quarantined {
 		t.e.log.ErrorContext(ctx, "run brought its owners down and is quarantined", "run_id", ref.RunID, "takeovers", ref.Takeovers, "doing", ref.DiedDoing)
@@ -143,6 +150,19 @@ func quarantine(ref journal.RunRef) journal.Event {
 		panic(fmt.Sprintf("engine: a constant event cannot be encoded: %v", err))
 	}
 	return ev
+}
+
+// quarantined tells the feed of a run that was quarantined, as run.changes does of other pauses.
+func quarantined(ref journal.RunRef, parent string, metadata []byte) []journal.Out {
+	m, err := record.DecodeMetadata(metadata)
+	if err != nil || parent != "" && m.Workflow == "" {
+		return nil
+	}
+	o, err := outbox.RunChange{RunID: ref.RunID, Parent: parent, Workflow: m.Workflow, State: outbox.Paused, Seq: ref.LastSeq, Time: dbkit.Now(), Reason: journal.ReasonQuarantined}.Out()
+	if err != nil {
+		panic(fmt.Sprintf("engine: a change cannot be encoded: %v", err))
+	}
+	return []journal.Out{o}
 }
 
 // rescueEvery is the pause between two looks for jobs of dead executors.

@@ -190,6 +190,16 @@ func (o TakeOverOptions) JobsOfQuarantine(f RunRef) []JobRow {
 	return out
 }
 
+// OutboxOfQuarantine are the outbox items that the quarantine of a run causes, whose last event is written.
+// Drivers only.
+func (o TakeOverOptions) OutboxOfQuarantine(f RunRef, parent string, metadata []byte) []OutRow {
+	var out []OutRow
+	for i, item := range o.QuarantineOutbox(f, parent, metadata) {
+		out = append(out, OutRow{Seq: f.LastSeq, Ordinal: i, Kind: item.Kind, Body: item.Body})
+	}
+	return out
+}
+
 // Found is the run of an Enqueue under the lock of its row. Drivers only.
 type Found struct {
 	Revision    int64

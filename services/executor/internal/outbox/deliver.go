@@ -28,9 +28,12 @@ import (
 type Registry interface {
 	Confirm(ctx context.Context, namespace string, c Confirm) error
 	Settle(ctx context.Context, namespace string, s Settle) error
-	RecordRun(ctx context.Context, namespace string, e Ended) error
 	Learn(ctx context.Context, namespace string, l Learned) error
-	RecordPause(ctx context.Context, namespace string, p Paused) error
+	// RecordChanges takes changes of runs, those of each in their order.
+	RecordChanges(ctx context.Context, namespace string, list []RunChange) error
+	// Spent returns what a run that has ended and all below it used, once all of it is booked; else ErrLater.
+	// It is nil for a run that is not there any more.
+	Spent(ctx context.Context, namespace, runID string) (*Used, error)
 	// RecordUsage returns what each entry cost in nano-USD, in their order; nil where no price is known.
 	RecordUsage(ctx context.Context, namespace string, entries []Entry) ([]*int64, error)
 }
@@ -230,6 +233,7 @@ func (d *Deliverer) namespace(ctx, held context.Context, groups [][]journal.Outb
 		acks    []journal.OutboxAck
 		retries []journal.OutboxRetry
 	)
+	acks, groups = d.early(held, groups, down)
 	var g errgroup.Group
 	g.SetLimit(d.o.Parallel)
 	for _, group := range groups {
@@ -394,14 +398,6 @@ func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []j
 		ctx, end := d.begin(ctx, "settle", s.Trace, it)
 		defer func() { end(err) }()
 		err = d.reg.Settle(ctx, it.Namespace, s)
-	case KindEnded:
-		e, derr := decode[Ended](it)
-		if derr != nil {
-			return nil, derr
-		}
-		ctx, end := d.begin(ctx, "ended", e.Trace, it)
-		defer func() { end(err) }()
-		err = d.reg.RecordRun(ctx, it.Namespace, e)
 	case KindLearned:
 		l, derr := decode[Learned](it)
 		if derr != nil {
@@ -410,14 +406,8 @@ func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []j
 		ctx, end := d.begin(ctx, "learned", l.Trace, it)
 		defer func() { end(err) }()
 		err = d.reg.Learn(ctx, it.Namespace, l)
-	case KindPaused:
-		p, derr := decode[Paused](it)
-		if derr != nil {
-			return nil, derr
-		}
-		ctx, end := d.begin(ctx, "paused", p.Trace, it)
-		defer func() { end(err) }()
-		err = d.reg.RecordPause(ctx, it.Namespace, p)
+	case KindRun, kindEnded, kindPaused:
+		err = d.change(ctx, it)
 	default:
 		return nil, errs.New(errs.Internal, errs.ReasonInternal, "outbox item %d has the unknown kind %q", it.ID, it.Kind)
 	}

@@ -22,9 +22,15 @@ const (
 	KindConfirm = "CONFIRM"
 	KindUsage   = "USAGE"
 	KindSettle  = "SETTLE"
-	KindEnded   = "ENDED"
 	KindLearned = "LEARNED"
-	KindPaused  = "PAUSED"
+	KindRun     = "RUN"
+)
+
+// Kinds that executors of earlier versions wrote of runs of workflows. Their items are delivered as those of
+// KindRun are.
+const (
+	kindEnded  = "ENDED"
+	kindPaused = "PAUSED"
 )
 
 // Outcome is how the run of a task ended, in the words of the outbox.
@@ -101,17 +107,6 @@ type Settle struct {
 	Trace    Trace         `json:"trace,omitzero"`
 }
 
-// Ended tells the catalog that a run of one of its workflows has ended.
-type Ended struct {
-	RunID string `json:"run_id"`
-	// Workflow is SLUG@VERSION.
-	Workflow string  `json:"workflow"`
-	Outcome  Outcome `json:"outcome"`
-	// Reason is why it failed or was canceled.
-	Reason string `json:"reason,omitempty"`
-	Trace  Trace  `json:"trace,omitzero"`
-}
-
 // Learning is something that an agent has learned.
 type Learning struct {
 	// ID follows from the agent, the user and the name.
@@ -158,31 +153,6 @@ type Learned struct {
 	Learnings []Learning `json:"facts"`
 	Trace     Trace      `json:"trace,omitzero"`
 }
-
-// Paused tells the feed that a run of a workflow of the catalog was paused or resumed.
-//
-// The outbox carries it, and the executor has no feed of its own: readers have one cursor for epics and
-// runs, and the end of such a run is told to the registry anyway, so that a run without pauses costs no row
-// more here. The price is that the order between runs is that of the deliveries.
-type Paused struct {
-	RunID    string `json:"run_id"`
-	Workflow string `json:"workflow"`
-	// Seq is that of the event of the run.
-	Seq     int64  `json:"seq"`
-	Resumed bool   `json:"resumed,omitempty"`
-	Reason  string `json:"reason,omitempty"`
-	Trace   Trace  `json:"trace,omitzero"`
-}
-
-// Out is the stored form of a pause.
-func (p Paused) Out() (journal.Out, error) { return encode(KindPaused, p) }
-
-// ErrLater is the error of a Registry for an item that waits for others to be delivered. It is tried again,
-// and says nothing of the registry.
-var ErrLater = errs.New(errs.Conflict, "WAITS_FOR_USAGE", "usage of the run or of one below it is not booked yet")
-
-// Out is the stored form of an end.
-func (e Ended) Out() (journal.Out, error) { return encode(KindEnded, e) }
 
 // Out is the stored form of what was learned.
 func (l Learned) Out() (journal.Out, error) { return encode(KindLearned, l) }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,14 +29,16 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // fakeRegistry is a registry whose refusals can be set.
 type fakeRegistry struct {
-	mu      sync.Mutex
-	fail    error
-	failOf  map[string]error // by namespace
-	failed  atomic.Int64     // calls for one of those
-	never   map[string]error // by node: why its entries are refused, and every call that has one of them
-	calls   int              // for usage
-	log     []string
-	entries map[string]int
+	mu     sync.Mutex
+	fail   error
+	failOf map[string]error // by namespace
+	failed atomic.Int64     // calls for one of those
+	never  map[string]error // by node: why its entries are refused, and every call that has one of them
+	calls  int              // for usage
+	// neverChange is the run of which no change is recorded, and waits the one whose usage is not booked.
+	neverChange, waits string
+	log                []string
+	entries            map[string]int
 }
 
 func (b *fakeRegistry) do(ns, what string) error {
@@ -71,12 +75,28 @@ func (b *fakeRegistry) Settle(_ context.Context, ns string, s outbox.Settle) err
 	return b.do(ns, fmt.Sprintf("settle %s %s %s", ns, s.RunID, s.Outcome))
 }
 
-func (b *fakeRegistry) RecordPause(_ context.Context, ns string, p outbox.Paused) error {
-	return b.do(ns, fmt.Sprintf("paused %s %s %s %d %t %s", ns, p.RunID, p.Workflow, p.Seq, p.Resumed, p.Reason))
+func (b *fakeRegistry) RecordChanges(_ context.Context, ns string, list []outbox.RunChange) error {
+	if b.neverChange != "" && slices.ContainsFunc(list, func(c outbox.RunChange) bool { return c.RunID == b.neverChange }) {
+		return errs.New(errs.InvalidArgument, "NEVER", "no such change can be recorded")
+	}
+	var told []string
+	for _, c := range list {
+		text := fmt.Sprintf("%s %s %d", c.RunID, c.State, c.Seq)
+		if c.Used != nil {
+			text += fmt.Sprintf(" %d", c.Used.Tokens)
+		}
+		told = append(told, text)
+	}
+	return b.do(ns, fmt.Sprintf("changes %s: %s", ns, strings.Join(told, ", ")))
 }
 
-func (b *fakeRegistry) RecordRun(_ context.Context, ns string, e outbox.Ended) error {
-	return b.do(ns, fmt.Sprintf("ended %s %s %s %s", ns, e.RunID, e.Workflow, e.Outcome))
+func (b *fakeRegistry) Spent(_ context.Context, _, runID string) (*outbox.Used, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waits == runID {
+		return nil, outbox.ErrLater
+	}
+	return &outbox.Used{Tokens: 7}, nil
 }
 
 func (b *fakeRegistry) Learn(_ context.Context, ns string, l outbox.Learned) error {
@@ -224,6 +244,56 @@ func TestDeliver(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(30), row.CostNanoUSD)
 		require.Equal(t, int64(2), row.UnpricedCalls)
+	})
+	change := func(id string, state outbox.RunState, seq int64, used bool) outbox.RunChange {
+		c := outbox.RunChange{RunID: id, State: state, Seq: seq}
+		if used {
+			c.Used = &outbox.Used{}
+		}
+		return c
+	}
+	t.Run("Changes/OfManyRunsAreToldAtOnce", func(t *testing.T) {
+		w := open(t)
+		w.start(t, "acme", "run_1", item(t, change("run_1", outbox.Started, 1, false)), item(t, change("run_1", outbox.Ended, 3, true)))
+		w.start(t, "acme", "run_2", item(t, change("run_2", outbox.Started, 1, false)), item(t, outbox.Confirm{TaskID: "tk", RunID: "run_2"}), item(t, change("run_2", outbox.Paused, 4, false)))
+		w.start(t, "other", "run_3", item(t, change("run_3", outbox.Started, 1, false)))
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{
+			"changes acme: run_1 STARTED 1, run_1 ENDED 3 0, run_2 STARTED 1", "confirm acme run_2", "changes acme: run_2 PAUSED 4",
+			"changes other: run_3 STARTED 1",
+		}, w.registry.said())
+		require.Zero(t, w.backlog(t))
+	})
+	t.Run("Changes/AnEndWaitsForTheUsageAndHoldsUpNoOther", func(t *testing.T) {
+		w := open(t)
+		w.registry.waits = "run_1"
+		w.start(t, "acme", "run_1", item(t, change("run_1", outbox.Started, 1, false)), item(t, change("run_1", outbox.Ended, 3, false)))
+		w.start(t, "acme", "run_2", item(t, change("run_2", outbox.Started, 1, false)), item(t, change("run_2", outbox.Ended, 2, false)))
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"changes acme: run_1 STARTED 1, run_2 STARTED 1", "changes acme: run_2 ENDED 2 7"}, w.registry.said())
+		require.Equal(t, int64(1), w.backlog(t))
+	})
+	t.Run("Changes/OneThatIsRefusedForGoodHoldsUpNoOther", func(t *testing.T) {
+		w := open(t)
+		w.registry.neverChange = "run_1"
+		w.start(t, "acme", "run_1", item(t, change("run_1", outbox.Started, 1, false)))
+		w.start(t, "acme", "run_2", item(t, change("run_2", outbox.Started, 1, false)))
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"changes acme: run_2 STARTED 1"}, w.registry.said())
+		require.Zero(t, w.backlog(t))
+		require.Equal(t, map[string]int64{outbox.KindRun: 1}, w.refused(t))
+	})
+	t.Run("Changes/OfEarlierVersionsAreTold", func(t *testing.T) {
+		w := open(t)
+		w.start(t, "acme", "run_1", journal.Out{Kind: "PAUSED", Body: []byte(`{"run_id": "run_1", "workflow": "w@1", "seq": 4, "reason": "WHY"}`)},
+			journal.Out{Kind: "PAUSED", Body: []byte(`{"run_id": "run_1", "workflow": "w@1", "seq": 5, "resumed": true}`)},
+			journal.Out{Kind: "ENDED", Body: []byte(`{"run_id": "run_1", "workflow": "w@1", "outcome": "FAILED"}`)})
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"changes acme: run_1 PAUSED 4, run_1 RESUMED 5", "changes acme: run_1 ENDED 1 7"}, w.registry.said())
 	})
 	t.Run("Refused/ForGoodIsDropped", func(t *testing.T) {
 		w := open(t)

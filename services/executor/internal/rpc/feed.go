@@ -222,7 +222,7 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 		p := e.GetWorkflowPublished()
 		b.Workflow, b.Version, b.Change = p.GetSlug(), p.GetVersion(), wordOf(publications(), p.GetChange())
 	}
-	for _, r := range []*registryv1.RunChanged{e.GetRunEnded(), e.GetRunPaused(), e.GetRunResumed()} {
+	for _, r := range []*registryv1.RunChanged{e.GetRunStarted(), e.GetRunEnded(), e.GetRunPaused(), e.GetRunResumed()} {
 		if r != nil {
 			b.Run = runOfFeed(r)
 			b.Workflow, _, _ = strings.Cut(r.GetWorkflow(), "@")

@@ -24,8 +24,6 @@ import (
 // Registry reaches the registry service for the engine and the outbox.
 type Registry struct {
 	client registryv1.RegistryServiceClient
-	// catalog keeps the history of workflows; nil if there is none.
-	catalog registryv1.WorkflowServiceClient
 	// memory keeps what agents learn; nil if there is none.
 	memory registryv1.MemoryServiceClient
 	// database names the one that runs are recorded in.
@@ -47,10 +45,10 @@ var (
 	_ outbox.Registry = (*Registry)(nil)
 )
 
-// NewRegistry returns a Registry that calls the clients for the executors of a database. catalog and
-// memory may be nil.
-func NewRegistry(client registryv1.RegistryServiceClient, catalog registryv1.WorkflowServiceClient, memory registryv1.MemoryServiceClient, database string, spent Spent) *Registry {
-	return &Registry{client, catalog, memory, database, spent}
+// NewRegistry returns a Registry that calls the clients for the executors of a database. memory
+// may be nil.
+func NewRegistry(client registryv1.RegistryServiceClient, memory registryv1.MemoryServiceClient, database string, spent Spent) *Registry {
+	return &Registry{client, memory, database, spent}
 }
 
 // shortestLease is the shortest that the registry takes. A claim that is renewed for so long is given back.
@@ -182,58 +180,68 @@ func (r *Registry) Settle(ctx context.Context, namespace string, s outbox.Settle
 	return err
 }
 
-// RecordRun implements outbox.Registry.
-func (r *Registry) RecordRun(ctx context.Context, namespace string, e outbox.Ended) error {
-	if r.catalog == nil {
-		return nil
+// RecordChanges implements outbox.Registry.
+func (r *Registry) RecordChanges(ctx context.Context, namespace string, list []outbox.RunChange) error {
+	req := &registryv1.RecordChangesRequest{Runs: make([]*registryv1.RunChange, len(list))}
+	for i := range list {
+		req.Runs[i] = runChange(&list[i])
 	}
-	run := &registryv1.WorkflowRun{RunId: e.RunID, Workflow: e.Workflow, Reason: e.Reason, Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED}
-	switch e.Outcome {
+	_, err := r.client.RecordChanges(grpckit.WithNamespace(ctx, namespace), req)
+	return err
+}
+
+func runChange(c *outbox.RunChange) *registryv1.RunChange {
+	p := &registryv1.RunChange{RunId: c.RunID, Seq: c.Seq, Workflow: c.Workflow, ParentRunId: c.Parent, Reason: c.Reason}
+	if !c.Time.IsZero() {
+		p.ChangeTime = timestamppb.New(c.Time)
+	}
+	switch c.State {
+	case outbox.Started:
+		p.Kind = registryv1.RunChangeKind_RUN_CHANGE_KIND_STARTED
+	case outbox.Paused:
+		p.Kind = registryv1.RunChangeKind_RUN_CHANGE_KIND_PAUSED
+	case outbox.Resumed:
+		p.Kind = registryv1.RunChangeKind_RUN_CHANGE_KIND_RESUMED
+	default:
+		p.Kind, p.Outcome = registryv1.RunChangeKind_RUN_CHANGE_KIND_ENDED, registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED
+	}
+	switch c.Outcome {
 	case outbox.Completed:
-		run.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED
+		p.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED
 	case outbox.Canceled:
-		run.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED
+		p.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED
 	}
-	if err := r.used(ctx, namespace, run); err != nil {
-		return err
+	if u := c.Used; u != nil {
+		p.Usage = &registryv1.WorkflowRunUsage{CostNanoUsd: u.NanoUSD, Tokens: u.Tokens, UnpricedCalls: u.UnpricedCalls}
+		if u.Duration != nil {
+			p.Duration = durationpb.New(*u.Duration)
+		}
 	}
-	_, err := r.catalog.RecordWorkflowRuns(within(ctx, namespace, e.RunID), &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{run}})
-	return err
+	return p
 }
 
-// RecordPause implements outbox.Registry.
-func (r *Registry) RecordPause(ctx context.Context, namespace string, p outbox.Paused) error {
-	if r.catalog == nil {
-		return nil
-	}
-	_, err := r.catalog.RecordWorkflowRuns(within(ctx, namespace, p.RunID), &registryv1.RecordWorkflowRunsRequest{Pauses: []*registryv1.WorkflowRunPause{
-		{RunId: p.RunID, Workflow: p.Workflow, Seq: p.Seq, Resumed: p.Resumed, Reason: p.Reason},
-	}})
-	return err
-}
-
-// used tells what the run and all below it used, once all of it is booked. A run that is not there any more
-// tells nothing.
-func (r *Registry) used(ctx context.Context, namespace string, run *registryv1.WorkflowRun) error {
-	row, err := r.spent.Head(ctx, namespace, run.GetRunId())
+// Spent implements outbox.Registry.
+func (r *Registry) Spent(ctx context.Context, namespace, runID string) (*outbox.Used, error) {
+	row, err := r.spent.Head(ctx, namespace, runID)
 	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
-		return nil
+		return nil, nil //nolint:nilnil // there is nothing to tell, and no fault
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a, err := r.spent.Accounting(ctx, namespace, run.GetRunId(), outbox.KindUsage)
+	a, err := r.spent.Accounting(ctx, namespace, runID, outbox.KindUsage)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case a.Waiting > 0:
-		return outbox.ErrLater
+		return nil, outbox.ErrLater
 	}
-	run.Usage = &registryv1.WorkflowRunUsage{CostNanoUsd: max(a.CostNanoUSD, 0), Tokens: max(row.Usage.InputTokens+row.Usage.OutputTokens, 0), UnpricedCalls: max(a.UnpricedCalls, 0)}
+	u := &outbox.Used{NanoUSD: max(a.CostNanoUSD, 0), Tokens: max(row.Usage.InputTokens+row.Usage.OutputTokens, 0), UnpricedCalls: max(a.UnpricedCalls, 0)}
 	if !row.StartTime.IsZero() && !row.EndTime.Before(row.StartTime) {
-		run.Duration = durationpb.New(row.EndTime.Sub(row.StartTime))
+		d := row.EndTime.Sub(row.StartTime)
+		u.Duration = &d
 	}
-	return nil
+	return u, nil
 }
 
 // RecordUsage implements outbox.Registry.

@@ -39,7 +39,7 @@ func TestLearn(t *testing.T) {
 	l := outbox.Learned{RunID: "run_1", Workflow: "digest", Learnings: []outbox.Learning{
 		{ID: "0", User: "mallory", Content: "x"}, {ID: "1", Agent: "a", User: "ada", Name: "drink", Content: "tea", Time: time.UnixMicro(5)}, {ID: "2", Content: "y"},
 	}}
-	err := rpc.NewRegistry(nil, nil, k, "db", nil).Learn(t.Context(), "acme", l)
+	err := rpc.NewRegistry(nil, k, "db", nil).Learn(t.Context(), "acme", l)
 	require.Equal(t, "MEMORY_INVALID", errs.ReasonOf(err), "what is refused is told")
 	require.Len(t, k.written, 2, "and the others are kept")
 	m := k.written[0].GetMemory()

@@ -113,6 +113,8 @@ func parseFeed(r *http.Request) (*registryv1.WatchEventsRequest, error) {
 			req.EpicId = value
 		case "workflow_slug", "workflowSlug":
 			req.WorkflowSlug = value
+		case "run_id", "runId":
+			req.RunId = value
 		case "kinds":
 			req.Kinds = query[name]
 		default:
@@ -133,5 +135,5 @@ func parseFeed(r *http.Request) (*registryv1.WatchEventsRequest, error) {
 
 func feedFault(name, reason, text string) error {
 	return errs.New(errs.InvalidArgument, reason, "%s", "query parameter "+name+": "+text).Violate(name, reason, text).
-		Hint("there are after, epic_id, workflow_slug and kinds")
+		Hint("there are after, epic_id, workflow_slug, run_id and kinds")
 }

@@ -178,7 +178,7 @@ func ofFeed(ev *registryv1.FeedEvent, encode func(proto.Message) ([]byte, error)
 
 // slugOf is the workflow of an event, as the filter workflow_slug of the feed knows it.
 func slugOf(ev *registryv1.FeedEvent) string {
-	for _, r := range []*registryv1.RunChanged{ev.GetRunEnded(), ev.GetRunPaused(), ev.GetRunResumed()} {
+	for _, r := range []*registryv1.RunChanged{ev.GetRunStarted(), ev.GetRunEnded(), ev.GetRunPaused(), ev.GetRunResumed()} {
 		if slug, _, ok := strings.Cut(r.GetWorkflow(), "@"); ok {
 			return slug
 		}

@@ -19,6 +19,7 @@ func TestChannelsOfAnEvent(t *testing.T) {
 	}{
 		"Published":         {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_WorkflowPublished{WorkflowPublished: &registryv1.WorkflowPublished{Slug: "letter"}}}, []string{"feed", "workflow:letter"}},
 		"RunEnded":          {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunEnded{RunEnded: run}}, []string{"feed", "workflow:letter"}},
+		"RunStarted":        {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunStarted{RunStarted: run}}, []string{"feed", "workflow:letter"}},
 		"RunPaused":         {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunPaused{RunPaused: run}}, []string{"feed", "workflow:letter"}},
 		"MemoryOfAWorkflow": {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_MemoryWritten{MemoryWritten: &registryv1.MemoryWritten{Scope: "workflow/letter"}}}, []string{"feed", "workflow:letter"}},
 		"MemoryOfAnEpic":    {&registryv1.FeedEvent{EpicId: "ep_1", Event: &registryv1.FeedEvent_MemoryWritten{MemoryWritten: &registryv1.MemoryWritten{Scope: "epic/ep_1"}}}, []string{"feed", "epic:ep_1"}},

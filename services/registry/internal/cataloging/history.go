@@ -3,7 +3,6 @@ package cataloging
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -13,57 +12,28 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
-// Run is the end of a run of a version.
-type Run struct {
-	ID      string
-	Ref     catalog.Ref
+// RunChange is a change of a run, as its executor tells it.
+type RunChange struct {
+	Kind feed.Kind
+	// Seq is that of the event of the run.
+	Seq int64
+	// Time is when the run changed.
+	Time          time.Time
+	RunID, Parent string
+	// Ref is the version that the run is of; its name is empty for a run of none.
+	Ref catalog.Ref
+	// Reason is why it failed, was canceled, paused or resumed.
+	Reason string
+	// History counts a run that has ended. Whole says that it has what the run and all below it used. Else
+	// what is booked of the run alone is counted.
 	History catalog.History
-	// Whole says that History has what the run and all below it used. Else what is booked of the run alone
-	// is counted.
-	Whole bool
+	Whole   bool
 	// Sampled is what forecasts are made of besides.
 	Sampled catalog.Sampled
-	// Reason is why it failed or was canceled.
-	Reason string
 }
 
-// Pause says that a run of a version was paused or resumed.
-type Pause struct {
-	RunID string
-	Ref   catalog.Ref
-	// Seq is that of the event of the run.
-	Seq     int64
-	Resumed bool
-	Reason  string
-}
-
-// RecordPauses tells the feed of pauses, each once, and returns how many were new. Those of workflows or
-// versions that are not there any more are left out, as ends are.
-func (c *Catalog) RecordPauses(ctx context.Context, namespace string, pauses []Pause) (fresh int, err error) {
-	now := dbkit.Now()
-	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		fresh = 0
-		found := known{tx: tx, namespace: namespace, of: map[catalog.Ref]version{}}
-		for _, p := range pauses {
-			// Ids of runs have no slash, so that this one is no end.
-			_, is, err := found.first(ctx, p.Ref, p.RunID+"/"+strconv.FormatInt(p.Seq, 10), now)
-			if err != nil {
-				return err
-			}
-			if !is {
-				continue
-			}
-			fresh++
-			kind := feed.RunPaused
-			if p.Resumed {
-				kind = feed.RunResumed
-			}
-			tx.TellRun(p.Ref.Name, kind, feed.RunState{RunID: p.RunID, Version: p.Ref.Version, Reason: p.Reason})
-		}
-		return nil
-	})
-	return fresh, err
-}
+// counts reports whether the change is the end of a run of a version.
+func (c RunChange) counts() bool { return c.Kind == feed.RunEnded && c.Ref.Name != "" }
 
 // version identifies a version in a namespace.
 type version struct {
@@ -71,84 +41,132 @@ type version struct {
 	number   int64
 }
 
-// RecordRuns adds ends of runs to the history, each run once, with what was booked of its calls, and
-// returns how many were new. Those that were not canceled are kept as samples for forecasts. Runs of
-// workflows or versions that are not there any more are left out: nobody would see them.
-func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) (fresh int, err error) {
+// RecordChanges tells the feed of changes of runs, each once, and returns how many were new. Changes of one
+// run come in its order: one that is not behind the last that was recorded of its run is known. Ends of runs
+// of versions are added to the history with what was booked of their calls, and those that were not canceled
+// are kept as samples for forecasts. A workflow or a version that is not there any more has no history.
+func (c *Catalog) RecordChanges(ctx context.Context, namespace string, list []RunChange) (fresh int, err error) {
 	now := dbkit.Now()
 	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		fresh = 0
-		change, err := tx.NextChange(ctx, namespace) // it locks the catalog of the namespace
+		sums := newSums(tx, namespace, now)
+		// The lock of the catalog comes first, as for those who change workflows.
+		if err := sums.lock(ctx, list); err != nil {
+			return err
+		}
+		places := make([]store.Place, len(list))
+		for i := range list {
+			places[i] = store.Place{Source: list[i].RunID, Seq: list[i].Seq}
+		}
+		isNew, err := tx.Advance(ctx, namespace, places, now)
 		if err != nil {
 			return err
 		}
-		sums, order := map[version]catalog.History{}, []version(nil)
-		samples := map[version][]catalog.Sample{}
-		found := known{tx: tx, namespace: namespace, of: map[catalog.Ref]version{}}
-		for _, r := range runs {
-			v, is, err := found.first(ctx, r.Ref, r.ID, now)
-			if err != nil {
-				return err
-			}
-			if !is {
+		for i, r := range list {
+			if !isNew[i] {
 				continue
 			}
-			fresh++
-			if !r.Whole {
-				used, err := tx.RunTotals(ctx, namespace, r.ID)
+			if r.Kind == feed.RunEnded && !r.Whole {
+				used, err := tx.RunTotals(ctx, namespace, r.RunID)
 				if err != nil {
 					return err
 				}
 				r.History.NanoUSD, r.History.Tokens = used.NanoUSD, used.Tokens
 			}
-			if _, ok := sums[v]; !ok {
-				order = append(order, v)
-			}
-			sums[v] = sums[v].Plus(r.History)
-			if r.History.Canceled == 0 {
-				samples[v] = append(samples[v], catalog.NewSample(r.History, r.Sampled, r.Whole))
-			}
-			tx.TellRun(r.Ref.Name, feed.RunEnded, feed.RunState{RunID: r.ID, Version: r.Ref.Version, History: r.History, Reason: r.Reason})
-		}
-		for i, v := range order {
-			// Each has a change of its own: readers go on behind the last one that they have seen.
-			if i > 0 {
-				if change, err = tx.NextChange(ctx, namespace); err != nil {
-					return err
+			if r.counts() {
+				if is, err := sums.add(ctx, r); err != nil || !is {
+					if err != nil {
+						return err
+					}
+					continue // it was counted and told before changes had places
 				}
 			}
-			if err := tx.AddHistory(ctx, namespace, v.workflow, v.number, sums[v], change); err != nil {
-				return err
-			}
-			if err := tx.AddSamples(ctx, namespace, v.workflow, v.number, samples[v]); err != nil {
-				return err
-			}
+			fresh++
+			tx.TellRun(r.Ref.Name, r.Kind, feed.RunState{RunID: r.RunID, Parent: r.Parent, Time: r.Time, Version: r.Ref.Version, History: r.History, Reason: r.Reason})
 		}
-		return nil
+		return sums.write(ctx)
 	})
 	return fresh, err
 }
 
-// known looks references up, each once.
-type known struct {
+// sums are what ends of runs add to the histories of versions.
+type sums struct {
 	tx        store.Tx
 	namespace string
-	of        map[catalog.Ref]version
+	now       time.Time
+	change    int64
+	known     map[catalog.Ref]version
+	of        map[version]catalog.History
+	samples   map[version][]catalog.Sample
+	order     []version
 }
 
-// version returns none for what is not there.
-func (k *known) version(ctx context.Context, ref catalog.Ref) (version, error) {
-	if v, ok := k.of[ref]; ok {
+func newSums(tx store.Tx, namespace string, now time.Time) *sums {
+	return &sums{tx: tx, namespace: namespace, now: now, known: map[catalog.Ref]version{}, of: map[version]catalog.History{}, samples: map[version][]catalog.Sample{}}
+}
+
+// lock locks the catalog of the namespace if one of the changes counts.
+func (s *sums) lock(ctx context.Context, list []RunChange) (err error) {
+	for i := range list {
+		if list[i].counts() {
+			s.change, err = s.tx.NextChange(ctx, s.namespace)
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds the end of a run of a version that is there. It reports false for one that was counted.
+func (s *sums) add(ctx context.Context, r RunChange) (is bool, err error) {
+	v, err := s.version(ctx, r.Ref)
+	if err != nil || v.workflow == "" {
+		return true, err
+	}
+	if is, err := s.tx.CountRun(ctx, s.namespace, r.RunID, v.workflow, v.number, s.now); err != nil || !is {
+		return false, err
+	}
+	if _, ok := s.of[v]; !ok {
+		s.order = append(s.order, v)
+	}
+	s.of[v] = s.of[v].Plus(r.History)
+	if r.History.Canceled == 0 {
+		s.samples[v] = append(s.samples[v], catalog.NewSample(r.History, r.Sampled, r.Whole))
+	}
+	return true, nil
+}
+
+// write writes the sums.
+func (s *sums) write(ctx context.Context) (err error) {
+	for i, v := range s.order {
+		// Each has a change of its own: readers go on behind the last one that they have seen.
+		if i > 0 {
+			if s.change, err = s.tx.NextChange(ctx, s.namespace); err != nil {
+				return err
+			}
+		}
+		if err := s.tx.AddHistory(ctx, s.namespace, v.workflow, v.number, s.of[v], s.change); err != nil {
+			return err
+		}
+		if err := s.tx.AddSamples(ctx, s.namespace, v.workflow, v.number, s.samples[v]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// version looks a reference up, once. It returns none for what is not there.
+func (s *sums) version(ctx context.Context, ref catalog.Ref) (version, error) {
+	if v, ok := s.known[ref]; ok {
 		return v, nil
 	}
 	var v version
-	w, err := k.tx.Workflow(ctx, k.namespace, ref.Name)
+	w, err := s.tx.Workflow(ctx, s.namespace, ref.Name)
 	switch {
 	case missing(err):
 	case err != nil:
 		return v, err
 	default:
-		have, err := k.tx.VersionsAmong(ctx, k.namespace, w.ID, []int64{ref.Version})
+		have, err := s.tx.VersionsAmong(ctx, s.namespace, w.ID, []int64{ref.Version})
 		if err != nil {
 			return v, err
 		}
@@ -156,18 +174,8 @@ func (k *known) version(ctx context.Context, ref catalog.Ref) (version, error) {
 			v = version{w.ID, ref.Version}
 		}
 	}
-	k.of[ref] = v
+	s.known[ref] = v
 	return v, nil
-}
-
-// first notes what is told of a run of a version under an id, and reports whether that is new and the version
-// is there.
-func (k *known) first(ctx context.Context, ref catalog.Ref, id string, now time.Time) (v version, is bool, err error) {
-	if v, err = k.version(ctx, ref); err != nil || v.workflow == "" {
-		return v, false, err
-	}
-	is, err = k.tx.CountRun(ctx, k.namespace, id, v.workflow, v.number, now)
-	return v, is, err
 }
 
 func missing(err error) bool {

@@ -37,6 +37,7 @@ const (
 	WorkflowPublished Kind = "workflow_published"
 	MemoryWritten     Kind = "memory_written"
 	MemoryDeleted     Kind = "memory_deleted"
+	RunStarted        Kind = "run_started"
 	RunEnded          Kind = "run_ended"
 	RunPaused         Kind = "run_paused"
 	RunResumed        Kind = "run_resumed"
@@ -46,7 +47,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		EpicCreated, EpicUpdated, EpicDeleted, TaskCreated, TaskUpdated, TaskDeleted, UsageBooked, BudgetReached, PriceCreated,
-		WorkflowPublished, MemoryWritten, MemoryDeleted, RunEnded, RunPaused, RunResumed,
+		WorkflowPublished, MemoryWritten, MemoryDeleted, RunStarted, RunEnded, RunPaused, RunResumed,
 	}
 }
 
@@ -75,6 +76,7 @@ type Body struct {
 	// ID is that of an epic or a task that was deleted, IDs are those of entries of the memory.
 	ID   string     `json:",omitempty"`
 	IDs  []string   `json:",omitempty"`
+	Gone *Gone      `json:",omitempty"`
 	Epic *epic.Epic `json:",omitempty"`
 	Task *epic.Task `json:",omitempty"`
 	// Brief says that the task comes without its long texts, which have not changed.
@@ -100,6 +102,18 @@ func (b Body) Sized(n int) Body {
 	return b
 }
 
+// Gone is what is told of an epic or a task that was deleted, as it was before. Events of earlier versions of
+// the registry have none.
+type Gone struct {
+	Title string
+	// State has the number of the API.
+	State int16
+	// Tasks counts the tasks that went with an epic.
+	Tasks int64 `json:",omitempty"`
+	// RunID is the last run of a task.
+	RunID string `json:",omitempty"`
+}
+
 // Memory is an entry of the memory that was written, without what it says: whoever may read the feed need
 // not be one who may read the scope.
 type Memory struct {
@@ -119,10 +133,14 @@ type Budget struct {
 	Tokens, NanoUSD *int64
 }
 
-// RunState is what became of a run of a workflow.
+// RunState is what became of a run.
 type RunState struct {
 	RunID string
-	// Version is that of the workflow.
+	// Parent is the run that spawned it; empty for a root.
+	Parent string `json:",omitempty"`
+	// Time is when the run changed; zero in events of versions of the registry that did not store it.
+	Time time.Time `json:",omitzero"`
+	// Version is that of the workflow; 0 for a run of none.
 	Version int64
 	// History counts the run, if it has ended, as the catalog does.
 	History catalog.History
@@ -148,7 +166,9 @@ const (
 type Query struct {
 	Namespace    string
 	EpicID, Slug string
-	Kinds        []Kind
+	// RunID leaves in what was made within a run, and what became of it.
+	RunID string
+	Kinds []Kind
 	// After is the cursor: events behind it are read. 0 begins with the oldest one that is kept.
 	After int64
 	Limit int
@@ -156,7 +176,7 @@ type Query struct {
 
 // Has reports whether an event is one that the filters leave in.
 func (q Query) Has(e Event) bool {
-	return (q.EpicID == "" || q.EpicID == e.EpicID) && (q.Slug == "" || q.Slug == e.Slug) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind))
+	return (q.EpicID == "" || q.EpicID == e.EpicID) && (q.Slug == "" || q.Slug == e.Slug) && (q.RunID == "" || q.RunID == e.Body.Run) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind))
 }
 
 // Page is what a query found.

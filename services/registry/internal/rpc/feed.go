@@ -35,7 +35,7 @@ func (s *Server) ListEvents(ctx context.Context, req *registryv1.ListEventsReque
 		return nil, err
 	}
 	p, err := s.accounts.Events(ctx, feed.Query{
-		Namespace: grpckit.Namespace(ctx), EpicID: req.GetEpicId(), Slug: req.GetWorkflowSlug(), Kinds: kinds, After: req.GetAfter(), Limit: size.Limit,
+		Namespace: grpckit.Namespace(ctx), EpicID: req.GetEpicId(), Slug: req.GetWorkflowSlug(), RunID: req.GetRunId(), Kinds: kinds, After: req.GetAfter(), Limit: size.Limit,
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Server) WatchEvents(req *registryv1.WatchEventsRequest, stream grpc.Ser
 		}
 	}
 	err = s.accounts.WatchEvents(ctx, accounting.Watch{
-		Query:     feed.Query{Namespace: namespace, EpicID: req.GetEpicId(), Slug: req.GetWorkflowSlug(), Kinds: kinds, After: after},
+		Query:     feed.Query{Namespace: namespace, EpicID: req.GetEpicId(), Slug: req.GetWorkflowSlug(), RunID: req.GetRunId(), Kinds: kinds, After: after},
 		KeepAlive: keepAlive,
 		// A watch has no end of its own, and must not hold up the stop of this replica.
 		Stop: grpckit.Draining(ctx),
@@ -111,13 +111,13 @@ func eventTo(e feed.Event) *registryv1.FeedEvent {
 	case feed.EpicUpdated:
 		out.Event = &registryv1.FeedEvent_EpicUpdated{EpicUpdated: epicTo(*b.Epic)}
 	case feed.EpicDeleted:
-		out.Event = &registryv1.FeedEvent_EpicDeleted{EpicDeleted: &registryv1.EpicDeleted{EpicId: b.ID}}
+		out.Event = &registryv1.FeedEvent_EpicDeleted{EpicDeleted: epicDeletedTo(b)}
 	case feed.TaskCreated:
 		out.Event = &registryv1.FeedEvent_TaskCreated{TaskCreated: taskTo(*b.Task)}
 	case feed.TaskUpdated:
 		out.Event = &registryv1.FeedEvent_TaskUpdated{TaskUpdated: taskTo(*b.Task)}
 	case feed.TaskDeleted:
-		out.Event = &registryv1.FeedEvent_TaskDeleted{TaskDeleted: &registryv1.TaskDeleted{TaskId: b.ID}}
+		out.Event = &registryv1.FeedEvent_TaskDeleted{TaskDeleted: taskDeletedTo(e)}
 	case feed.UsageBooked:
 		out.Event = &registryv1.FeedEvent_UsageBooked{UsageBooked: &registryv1.UsageBooked{Entries: each(b.Usage, entryTo)}}
 	case feed.BudgetReached:
@@ -136,6 +136,8 @@ func eventTo(e feed.Event) *registryv1.FeedEvent {
 		}}
 	case feed.MemoryDeleted:
 		out.Event = &registryv1.FeedEvent_MemoryDeleted{MemoryDeleted: &registryv1.MemoryDeleted{MemoryIds: b.IDs}}
+	case feed.RunStarted:
+		out.Event = &registryv1.FeedEvent_RunStarted{RunStarted: runChangedTo(e)}
 	case feed.RunEnded:
 		out.Event = &registryv1.FeedEvent_RunEnded{RunEnded: runChangedTo(e)}
 	case feed.RunPaused:
@@ -146,9 +148,28 @@ func eventTo(e feed.Event) *registryv1.FeedEvent {
 	return out
 }
 
+func epicDeletedTo(b feed.Body) *registryv1.EpicDeleted {
+	out := &registryv1.EpicDeleted{EpicId: b.ID}
+	if g := b.Gone; g != nil {
+		out.Title, out.State, out.Tasks = g.Title, registryv1.EpicState(g.State), g.Tasks
+	}
+	return out
+}
+
+func taskDeletedTo(e feed.Event) *registryv1.TaskDeleted {
+	out := &registryv1.TaskDeleted{TaskId: e.Body.ID, EpicId: e.EpicID}
+	if g := e.Body.Gone; g != nil {
+		out.Title, out.State, out.RunId = g.Title, registryv1.TaskState(g.State), g.RunID
+	}
+	return out
+}
+
 func runChangedTo(e feed.Event) *registryv1.RunChanged {
 	s := e.Body.State
-	out := &registryv1.RunChanged{RunId: s.RunID, Workflow: fmt.Sprintf("%s@%d", e.Slug, s.Version), Reason: s.Reason}
+	out := &registryv1.RunChanged{RunId: s.RunID, ParentRunId: s.Parent, Reason: s.Reason, ChangeTime: stamp(s.Time)}
+	if e.Slug != "" {
+		out.Workflow = fmt.Sprintf("%s@%d", e.Slug, s.Version)
+	}
 	switch h := s.History; {
 	case h.Completed > 0:
 		out.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED

@@ -219,66 +219,6 @@ func (s *WorkflowServer) ResolveWorkflow(ctx context.Context, req *registryv1.Re
 	return out, nil
 }
 
-// RecordWorkflowRuns implements registryv1.WorkflowServiceServer.
-func (s *WorkflowServer) RecordWorkflowRuns(ctx context.Context, req *registryv1.RecordWorkflowRunsRequest) (*registryv1.RecordWorkflowRunsResponse, error) {
-	runs := make([]cataloging.Run, len(req.GetRuns()))
-	for i, r := range req.GetRuns() {
-		ref, err := catalog.ParseRef(r.GetWorkflow())
-		if err != nil {
-			return nil, err
-		}
-		if ref.Version == 0 {
-			return nil, invalid(fmt.Sprintf("runs[%d].workflow", i), "WORKFLOW_REF_INVALID", "must name a version by its number")
-		}
-		u := r.GetUsage()
-		runs[i] = cataloging.Run{ID: r.GetRunId(), Ref: ref, Reason: r.GetReason(), Whole: u != nil, History: catalog.History{NanoUSD: u.GetCostNanoUsd(), Tokens: u.GetTokens()},
-			Sampled: catalog.Sampled{UnpricedCalls: u.GetUnpricedCalls()}}
-		if r.GetDuration() != nil {
-			d := r.GetDuration().AsDuration()
-			runs[i].Sampled.Duration = &d
-		}
-		switch r.GetOutcome() {
-		case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED:
-			runs[i].History.Completed = 1
-		case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED:
-			runs[i].History.Canceled = 1
-		default:
-			runs[i].History.Failed = 1
-		}
-	}
-	pauses, err := pausesFrom(req.GetPauses())
-	if err != nil {
-		return nil, err
-	}
-	n, more := 0, 0
-	if len(pauses) > 0 {
-		if more, err = s.catalog.RecordPauses(ctx, grpckit.Namespace(ctx), pauses); err != nil {
-			return nil, err
-		}
-	}
-	if len(runs) > 0 {
-		if n, err = s.catalog.RecordRuns(ctx, grpckit.Namespace(ctx), runs); err != nil {
-			return nil, err
-		}
-	}
-	return &registryv1.RecordWorkflowRunsResponse{Recorded: int32(n + more)}, nil
-}
-
-func pausesFrom(list []*registryv1.WorkflowRunPause) ([]cataloging.Pause, error) {
-	out := make([]cataloging.Pause, len(list))
-	for i, p := range list {
-		ref, err := catalog.ParseRef(p.GetWorkflow())
-		if err != nil {
-			return nil, err
-		}
-		if ref.Version == 0 {
-			return nil, invalid(fmt.Sprintf("pauses[%d].workflow", i), "WORKFLOW_REF_INVALID", "must name a version by its number")
-		}
-		out[i] = cataloging.Pause{RunID: p.GetRunId(), Ref: ref, Seq: p.GetSeq(), Resumed: p.GetResumed(), Reason: p.GetReason()}
-	}
-	return out, nil
-}
-
 // draftRequest is a request with a text.
 type draftRequest interface {
 	GetSource() string

@@ -73,7 +73,8 @@ type Store interface {
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
 	// SweepWorkflows removes workflows that were deleted before the one time, with their versions, and
-	// forgets which runs were counted before the other. It returns how many of each there were.
+	// forgets which runs were counted, and how far sources had advanced, before the other. It returns how
+	// many workflows there were, and how many of all others.
 	SweepWorkflows(ctx context.Context, deletedBefore, runsBefore time.Time) (workflows, runs int64, err error)
 	// SweepFeed removes events that are older, or more, than the bounds allow, some of them at a time.
 	SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (removed int64, err error)
@@ -177,6 +178,13 @@ type Reader interface {
 	// ChangedWorkflows returns at most limit workflows of a namespace, deleted ones too, that have
 	// changed after a change, in the order of their changes.
 	ChangedWorkflows(ctx context.Context, namespace string, after int64, limit int) ([]catalog.Workflow, error)
+}
+
+// Place is how far the changes of a source outside the registry were recorded: of a run, by the sequence of
+// its events.
+type Place struct {
+	Source string
+	Seq    int64
 }
 
 // Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims:
@@ -354,8 +362,13 @@ type Tx interface {
 	InsertVersion(ctx context.Context, v catalog.Version) error
 	// VersionsAmong returns those of the numbers that are versions of a workflow.
 	VersionsAmong(ctx context.Context, namespace, id string, numbers []int64) ([]int64, error)
-	// TellRun adds what became of a run of a workflow to the events of the transaction.
+	// TellRun adds what became of a run to the events of the transaction. The slug is that of its workflow,
+	// if it has one.
 	TellRun(slug string, kind feed.Kind, state feed.RunState)
+	// Advance notes that changes of sources outside the registry were recorded, and reports for each whether
+	// it is behind the last one of its source that was noted before. Others that advance in the namespace
+	// wait until the commit.
+	Advance(ctx context.Context, namespace string, to []Place, now time.Time) (fresh []bool, err error)
 	// CountRun notes that a run has been counted, and reports whether it was not before.
 	CountRun(ctx context.Context, namespace, runID, workflowID string, version int64, now time.Time) (fresh bool, err error)
 	// RunTotals sums up what was booked of the calls of a run.

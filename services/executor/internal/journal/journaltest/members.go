@@ -293,11 +293,14 @@ func takeOverCases(t *testing.T, d Driver) {
 	})
 	t.Run("QuarantineAfterThreeKilledOwners", func(t *testing.T) {
 		w := open(t, d)
-		bad, good, waits := w.started(1), w.started(1), w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })
+		about := func(s *journal.Start) { s.Run.Metadata = []byte("about it") }
+		bad, good, waits := w.started(1, about), w.started(1), w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })
 		opts := journal.TakeOverOptions{Lease: time.Hour, QuarantineEvent: func(r journal.RunRef) journal.Event {
 			return journal.Event{Kind: 14, Time: base, Data: fmt.Append(nil, r.Takeovers)}
 		}, QuarantineJobs: func(r journal.RunRef) []journal.Job {
 			return []journal.Job{{Kind: journal.JobWebhook, Args: fmt.Appendf(nil, `{"run_id": "%s/%d"}`, r.RunID, r.LastSeq)}}
+		}, QuarantineOutbox: func(r journal.RunRef, parent string, metadata []byte) []journal.Out {
+			return []journal.Out{{Kind: "paused", Body: fmt.Appendf(nil, "%s/%d <%s> %s", r.RunID, r.LastSeq, parent, metadata)}}
 		}}
 		// all takes over until nothing is left.
 		all := func() (claimed []string, quarantined []journal.RunRef) {
@@ -354,6 +357,10 @@ func takeOverCases(t *testing.T, d Driver) {
 		es := w.events(bad)
 		require.Equal(t, journal.Event{RunID: bad, Seq: 2, Kind: 14, Time: base, Data: []byte("3")}, es[1])
 		require.ElementsMatch(t, []string{"webhook available " + bad + "/2"}, w.jobs())
+		told, err := w.j.ClaimOutbox(t.Context(), 10, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, told, 1)
+		require.Equal(t, []any{"paused", int64(2), bad + "/2 <> about it"}, []any{told[0].Kind, told[0].Seq, string(told[0].Body)})
 		for range 10 {
 			w.me = w.register(w.me.ID)
 			claimed, quarantined := all()

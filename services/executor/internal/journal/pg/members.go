@@ -112,6 +112,9 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		}
 		for i := range res.Quarantined {
 			s.queueQuarantine(&b, &res.Quarantined[i], o)
+			if err := s.queueOutboxOfQuarantine(ctx, tx, &b, &res.Quarantined[i], o); err != nil {
+				return err
+			}
 		}
 		s.queueOwnerless(&b, released)
 		return tx.SendBatch(ctx, &b).Close()
@@ -240,6 +243,24 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 	if jobs := o.JobsOfQuarantine(*f); len(jobs) > 0 {
 		s.sql.queueJobs(b, jobs)
 	}
+}
+
+// queueOutboxOfQuarantine queues what is told of a quarantine that is queued.
+func (s *Store) queueOutboxOfQuarantine(ctx context.Context, tx pgx.Tx, b *pgx.Batch, f *journal.RunRef, o journal.TakeOverOptions) error {
+	if o.QuarantineOutbox == nil {
+		return nil
+	}
+	var parent string
+	var metadata []byte
+	if err := tx.QueryRow(ctx, sqlstore.QuarantinedSQL("$1"), f.RunID).Scan(&parent, &metadata); err != nil {
+		return err
+	}
+	var rows []sqlstore.OutRow
+	for _, item := range o.OutboxOfQuarantine(*f, parent, metadata) {
+		rows = append(rows, sqlstore.OutRow{Namespace: f.Namespace, RunID: f.RunID, OutRow: &item})
+	}
+	put(&builder{batch: b}, s.sql.outbox, rows)
+	return nil
 }
 
 // ClaimRun implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.

@@ -230,6 +230,18 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 		f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq, f.DiedDoing, f.RunID); err != nil {
 		return err
 	}
+	if o.QuarantineOutbox != nil {
+		var parent string
+		var metadata []byte
+		if err := t.row(ctx, sqlstore.QuarantinedSQL("?"), f.RunID).Scan(&parent, &metadata); err != nil {
+			return err
+		}
+		for _, item := range o.OutboxOfQuarantine(*f, parent, metadata) {
+			if _, err := put(ctx, t, t.w.out, sqlstore.OutRow{Namespace: f.Namespace, RunID: f.RunID, OutRow: &item}); err != nil {
+				return err
+			}
+		}
+	}
 	return t.jobs(ctx, o.JobsOfQuarantine(*f))
 }
 

@@ -158,3 +158,8 @@ func (s *Store) OutboxBacklog(ctx context.Context) (n int64, err error) {
 	err = dbkit.FirstRow(s.db.Read.Query(ctx, `SELECT count(*) FROM outbox`)).Scan(&n)
 	return n, err
 }
+
+// QuarantinedSQL reads the parent and the metadata of a run.
+func QuarantinedSQL(param string) string {
+	return `SELECT r.parent_run_id, d.metadata FROM runs r LEFT JOIN run_details d ON d.run_id = r.run_id WHERE r.run_id = ` + param
+}

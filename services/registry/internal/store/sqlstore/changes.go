@@ -46,6 +46,8 @@ type change struct {
 	// others that were. There may be thousands of those, and their long texts are as they were.
 	whole  bool
 	epicID string
+	// gone is what is told of one that was deleted.
+	gone feed.Gone
 }
 
 type workflowChange struct {
@@ -262,7 +264,7 @@ func (t tx) changedEvents(ctx context.Context, namespace string, some []changed)
 			if c.created {
 				continue
 			}
-			e := feed.Event{Kind: feed.EpicDeleted, EpicID: what.id, Body: feed.Body{ID: what.id}}
+			e := feed.Event{Kind: feed.EpicDeleted, EpicID: what.id, Body: feed.Body{ID: what.id, Gone: &c.gone}}
 			if what.task {
 				e.Kind, e.EpicID = feed.TaskDeleted, c.epicID
 			}

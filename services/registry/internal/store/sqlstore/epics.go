@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
@@ -154,7 +156,12 @@ func (t tx) DeleteEpic(ctx context.Context, namespace, id string, revision int64
 		(SELECT id FROM tasks WHERE namespace = $1 AND epic_id = $2))`, namespace, id); err != nil {
 		return err
 	}
-	t.changes.epic(id).deleted = true
-	return t.change(ctx, store.Changed("epic", id),
-		`DELETE FROM epics WHERE namespace = $1 AND id = $2 AND revision = $3`, namespace, id, revision)
+	c := t.changes.epic(id)
+	c.deleted = true
+	err := t.row(ctx, `DELETE FROM epics WHERE namespace = $1 AND id = $2 AND revision = $3 RETURNING title, state, total_tasks`, namespace, id, revision).
+		Scan(&c.gone.Title, &c.gone.State, &c.gone.Tasks)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = store.Changed("epic", id)
+	}
+	return err
 }

@@ -15,7 +15,7 @@ import (
 // feedTypes are the columns of an event behind its namespace and time, with their types on PostgreSQL.
 // n is its number in the statement, from 1.
 func feedTypes() [][2]string {
-	return [][2]string{{"n", "bigint"}, {"epic_id", "text"}, {"slug", "text"}, {"kind", "text"}, {"body", "text"}}
+	return [][2]string{{"n", "bigint"}, {"epic_id", "text"}, {"slug", "text"}, {"run_id", "text"}, {"kind", "text"}, {"body", "text"}}
 }
 
 // appendFeed adds events to the feed of a namespace, which stays locked until the end of the
@@ -28,7 +28,7 @@ func (t tx) appendFeed(ctx context.Context, namespace string, events []feed.Even
 			return err
 		}
 		size += int64(len(body))
-		rows[i] = []any{int64(i + 1), e.EpicID, e.Slug, string(e.Kind), body}
+		rows[i] = []any{int64(i + 1), e.EpicID, e.Slug, e.Body.Run, string(e.Kind), body}
 	}
 	columns := feedTypes()
 	return t.Batch(ctx, dbkit.Stmt{
@@ -36,8 +36,8 @@ func (t tx) appendFeed(ctx context.Context, namespace string, events []feed.Even
 			ON CONFLICT (namespace) DO UPDATE SET seq = feeds.seq + excluded.seq, bytes = feeds.bytes + excluded.bytes`,
 		Args: []any{namespace, int64(len(events)), size},
 	}, dbkit.Stmt{
-		Query: `INSERT INTO feed (namespace, seq, time, epic_id, slug, kind, body)
-			SELECT f.namespace, f.seq - $2 + r.n, ` + t.d.Now() + `, r.epic_id, r.slug, r.kind, r.body
+		Query: `INSERT INTO feed (namespace, seq, time, epic_id, slug, run_id, kind, body)
+			SELECT f.namespace, f.seq - $2 + r.n, ` + t.d.Now() + `, r.epic_id, r.slug, r.run_id, r.kind, r.body
 			FROM ` + t.d.Rows(`r`, 3, columns...) + ` CROSS JOIN feeds f WHERE f.namespace = $1`,
 		Args: append([]any{namespace, int64(len(events))}, t.d.RowArgs(len(columns), rows)...),
 	})
@@ -56,6 +56,10 @@ func (t tx) Events(ctx context.Context, q feed.Query) (feed.Page, error) {
 	}
 	if q.Slug != "" {
 		w.add("e.slug = %s AND e.slug <> ''", q.Slug)
+		window = lookedUp
+	}
+	if q.RunID != "" {
+		w.add("e.run_id = %s AND e.run_id <> ''", q.RunID)
 		window = lookedUp
 	}
 	kinds := make([]string, len(q.Kinds))

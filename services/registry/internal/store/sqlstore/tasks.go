@@ -156,7 +156,8 @@ func (t tx) DeleteTask(ctx context.Context, namespace, id string, revision int64
 	}
 	c := t.changes.task(id)
 	c.deleted = true
-	err := t.row(ctx, `DELETE FROM tasks WHERE namespace = $1 AND id = $2 AND revision = $3 RETURNING epic_id`, namespace, id, revision).Scan(&c.epicID)
+	err := t.row(ctx, `DELETE FROM tasks WHERE namespace = $1 AND id = $2 AND revision = $3 RETURNING epic_id, title, state, run_id`, namespace, id, revision).
+		Scan(&c.epicID, &c.gone.Title, &c.gone.State, &c.gone.RunID)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = store.Changed("task", id)
 	}

@@ -291,7 +291,12 @@ func (s *Store) SweepWorkflows(ctx context.Context, deletedBefore, runsBefore ti
 	}
 	runs, err = s.sweep(ctx, s.d.DeleteSome(`workflow_runs`, `namespace, run_id`,
 		`SELECT namespace, run_id FROM workflow_runs WHERE time < $1 LIMIT $2`), runsBefore, sweptRuns)
-	return workflows, runs, err
+	if err != nil {
+		return workflows, runs, err
+	}
+	places, err := s.sweep(ctx, s.d.DeleteSome(`change_places`, `namespace, source`,
+		`SELECT namespace, source FROM change_places WHERE time < $1 LIMIT $2`), runsBefore, sweptRuns)
+	return workflows, runs + places, err
 }
 
 // Rows of one transaction of a sweep. A workflow goes with its versions, each of which may have megabytes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
@@ -124,6 +125,16 @@ func feedEpics(t *testing.T, f *fixture) {
 	require.Equal(t, feed.EpicDeleted, kinds[len(kinds)-1])
 	require.Contains(t, f.told(t, 0), "task_deleted "+v.ID)
 	require.Contains(t, f.told(t, 0), "epic_deleted "+e.ID)
+	var gone []feed.Gone
+	for _, ev := range events {
+		if ev.Body.Gone != nil {
+			gone = append(gone, *ev.Body.Gone)
+		}
+	}
+	require.Len(t, gone, 2)
+	require.Equal(t, feed.Gone{Title: v.Title, State: int16(epic.TaskCompleted)}, gone[0])
+	require.Equal(t, "goal", gone[1].Title)
+	require.Positive(t, gone[1].State)
 }
 
 func feedDependents(t *testing.T, f *fixture) {
@@ -307,15 +318,21 @@ func feedFilters(t *testing.T, f *fixture) {
 	one, two := f.epic(t, epic.Epic{}), f.epic(t, epic.Epic{})
 	v := f.task(t, two.ID)
 	w := f.workflow(t, "Flow")
+	within := access.WithRun(f.ctx, "run_1")
+	_, err := f.CreateEpic(within, ns, request.Once{}, epic.Epic{Title: "made by a run"})
+	require.NoError(t, err)
 	for name, tc := range map[string]struct {
 		q    feed.Query
 		want int
 	}{
 		"Epic":         {feed.Query{EpicID: one.ID}, 1},
 		"OtherEpic":    {feed.Query{EpicID: two.ID}, 3},
-		"Kinds":        {feed.Query{Kinds: []feed.Kind{feed.EpicCreated, feed.TaskCreated}}, 3},
+		"Kinds":        {feed.Query{Kinds: []feed.Kind{feed.EpicCreated, feed.TaskCreated}}, 4},
 		"EpicAndKinds": {feed.Query{EpicID: two.ID, Kinds: []feed.Kind{feed.TaskCreated}}, 1},
 		"Workflow":     {feed.Query{Slug: w.Slug}, 1},
+		"Run":          {feed.Query{RunID: "run_1"}, 1},
+		"OtherRun":     {feed.Query{RunID: "run_2"}, 0},
+		"RunAndEpic":   {feed.Query{RunID: "run_1", EpicID: one.ID}, 0},
 		"None":         {feed.Query{Slug: w.Slug, EpicID: v.EpicID}, 0},
 	} {
 		tc.q.Namespace, tc.q.Limit = ns, 100

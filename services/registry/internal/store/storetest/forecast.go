@@ -13,14 +13,15 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
+	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
 // ended is the end of a run of w@1, with what it used.
-func ended(n int64, h catalog.History) cataloging.Run {
+func ended(n int64, h catalog.History) cataloging.RunChange {
 	h.NanoUSD, h.Tokens = n, 10*n
 	took := time.Duration(n) * time.Second
-	return cataloging.Run{ID: fmt.Sprint("run_", n), Ref: catalog.Ref{Name: "w", Version: 1}, History: h, Whole: true, Sampled: catalog.Sampled{Duration: &took}}
+	return cataloging.RunChange{RunID: fmt.Sprint("run_", n), Kind: feed.RunEnded, Seq: 2, Ref: catalog.Ref{Name: "w", Version: 1}, History: h, Whole: true, Sampled: catalog.Sampled{Duration: &took}}
 }
 
 func (f *fixture) samples(t testing.TB, w catalog.Workflow) (out []catalog.Sample) {
@@ -40,19 +41,19 @@ func workflowSamples(t *testing.T, f *fixture) {
 	unknown := ended(3, catalog.History{Completed: 1})
 	unknown.Whole, unknown.Sampled.Duration = false, nil
 	for range 2 { // told twice
-		_, err := f.catalog.RecordRuns(f.ctx, ns, []cataloging.Run{canceled, unpriced, unknown})
+		_, err := f.catalog.RecordChanges(f.ctx, ns, []cataloging.RunChange{canceled, unpriced, unknown})
 		require.NoError(t, err)
 	}
 	got := f.samples(t, w)
 	slices.SortFunc(got, func(a, b catalog.Sample) int { return cmp.Compare(fmt.Sprint(b.Failed), fmt.Sprint(a.Failed)) })
 	require.Equal(t, []catalog.Sample{{Failed: true, Unpriced: true, Tokens: ptr(int64(20)), DurationMS: ptr(int64(2000))}, {}}, got)
 
-	var many []cataloging.Run
+	var many []cataloging.RunChange
 	for i := range int64(catalog.MaxSamples + 50) {
 		many = append(many, ended(100+i, catalog.History{Completed: 1}))
 	}
-	for _, some := range [][]cataloging.Run{many[:30], many[30:]} {
-		_, err := f.catalog.RecordRuns(f.ctx, ns, some)
+	for _, some := range [][]cataloging.RunChange{many[:30], many[30:]} {
+		_, err := f.catalog.RecordChanges(f.ctx, ns, some)
 		require.NoError(t, err)
 	}
 	got = f.samples(t, w)
@@ -68,13 +69,13 @@ func workflowForecast(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Equal(t, []any{"w@1", catalog.FromGraph, ptr(int64(5))}, []any{at, none.Basis, none.Tokens.Budget})
 	require.Equal(t, []*int64{nil, nil, nil}, []*int64{none.Cost.P50, none.Tokens.P90, none.DurationMS.P50}, "unknown is not 0")
-	runs := []cataloging.Run{}
+	runs := []cataloging.RunChange{}
 	for i := range int64(10) {
 		runs = append(runs, ended(i+1, catalog.History{Completed: 1}))
 	}
 	runs[9].History = catalog.History{Failed: 1, NanoUSD: 10, Tokens: 100}
 	runs[0].Sampled.UnpricedCalls = 1
-	_, err = f.catalog.RecordRuns(f.ctx, ns, runs)
+	_, err = f.catalog.RecordChanges(f.ctx, ns, runs)
 	require.NoError(t, err)
 	got, _, err := f.catalog.Forecast(f.ctx, ns, ref, "")
 	require.NoError(t, err)

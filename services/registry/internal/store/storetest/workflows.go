@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -374,7 +375,7 @@ func workflowNamespaces(t *testing.T, f *fixture) {
 	mine, err := f.catalog.Create(f.ctx, other, request.Once{}, draft("w", "mine"), "")
 	require.NoError(t, err)
 	require.Equal(t, "w", mine.Slug)
-	n, err := f.catalog.RecordRuns(f.ctx, other, []cataloging.Run{{ID: "run_1", Ref: catalog.Ref{Name: "w", Version: 1}, History: catalog.History{Completed: 1}}})
+	n, err := f.catalog.RecordChanges(f.ctx, other, []cataloging.RunChange{{RunID: "run_1", Kind: feed.RunEnded, Seq: 2, Ref: catalog.Ref{Name: "w", Version: 1}, History: catalog.History{Completed: 1}}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	got, err := f.catalog.Get(f.ctx, ns, "w")
@@ -385,13 +386,13 @@ func workflowNamespaces(t *testing.T, f *fixture) {
 func workflowRuns(t *testing.T, f *fixture) {
 	w := f.workflow(t, "w")
 	f.version(t, w, "two")
-	run := func(id string, version int64, h catalog.History) cataloging.Run {
-		return cataloging.Run{ID: id, Ref: catalog.Ref{Name: "w", Version: version}, History: h}
+	run := func(id string, version int64, h catalog.History) cataloging.RunChange {
+		return cataloging.RunChange{RunID: id, Kind: feed.RunEnded, Seq: 2, Ref: catalog.Ref{Name: "w", Version: version}, History: h}
 	}
-	runs := []cataloging.Run{
+	runs := []cataloging.RunChange{
 		run("r1", 1, catalog.History{Completed: 1}), run("r2", 2, catalog.History{Failed: 1}),
 		run("r3", 2, catalog.History{Canceled: 1}), run("r1", 1, catalog.History{Completed: 1}),
-		run("r4", 8, catalog.History{Completed: 1}), {ID: "r5", Ref: catalog.Ref{Name: "gone", Version: 1}, History: catalog.History{Completed: 1}},
+		run("r4", 8, catalog.History{Completed: 1}), {RunID: "r5", Kind: feed.RunEnded, Seq: 2, Ref: catalog.Ref{Name: "gone", Version: 1}, History: catalog.History{Completed: 1}},
 	}
 	booked, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("r1", 1, "", 100, 10), entry("r1", 2, "", 1, 1), entry("other", 1, "", 5, 5)})
 	require.NoError(t, err)
@@ -401,8 +402,8 @@ func workflowRuns(t *testing.T, f *fixture) {
 			cost += *e.CostNanoUSD
 		}
 	}
-	for i, want := range []int{3, 0} {
-		n, err := f.catalog.RecordRuns(f.ctx, ns, runs)
+	for i, want := range []int{5, 0} {
+		n, err := f.catalog.RecordChanges(f.ctx, ns, runs)
 		require.NoError(t, err)
 		require.Equal(t, want, n, "time %d", i)
 	}
@@ -415,7 +416,7 @@ func workflowRuns(t *testing.T, f *fixture) {
 	require.Equal(t, []catalog.History{{Failed: 1, Canceled: 1}, {Completed: 1, NanoUSD: cost, Tokens: 112}}, []catalog.History{rows[0].History, rows[1].History})
 
 	errors := together(8, func(i int) error {
-		_, err := f.catalog.RecordRuns(f.ctx, ns, []cataloging.Run{run("again", 1, catalog.History{Failed: 1}), run(fmt.Sprint("n", i), 2, catalog.History{Failed: 1})})
+		_, err := f.catalog.RecordChanges(f.ctx, ns, []cataloging.RunChange{run("again", 1, catalog.History{Failed: 1}), run(fmt.Sprint("n", i), 2, catalog.History{Failed: 1})})
 		return err
 	})
 	require.Equal(t, 8, count(errors, succeeded), "%v", errors)
@@ -424,7 +425,7 @@ func workflowRuns(t *testing.T, f *fixture) {
 	require.Equal(t, int64(1+1+8), got.History.Failed)
 	_, n, err := f.store.SweepWorkflows(f.ctx, dbkit.Now(), dbkit.Now().Add(time.Hour))
 	require.NoError(t, err)
-	require.Equal(t, int64(3+1+8), n)
+	require.Equal(t, int64(3+1+8+5+1+8+1), n, "counted runs, places of runs, and the lock of the places")
 }
 
 func workflowChanges(t *testing.T, f *fixture) {
@@ -443,16 +444,16 @@ func workflowChanges(t *testing.T, f *fixture) {
 	}
 	got, last := changed(0)
 	require.Equal(t, []string{"a", "b", "c"}, got)
-	_, err := f.catalog.RecordRuns(f.ctx, ns, []cataloging.Run{{ID: "r", Ref: catalog.Ref{Name: "b", Version: 1}, History: catalog.History{Completed: 1}}})
+	_, err := f.catalog.RecordChanges(f.ctx, ns, []cataloging.RunChange{{RunID: "r", Kind: feed.RunEnded, Seq: 2, Ref: catalog.Ref{Name: "b", Version: 1}, History: catalog.History{Completed: 1}}})
 	require.NoError(t, err)
 	require.NoError(t, f.catalog.Delete(f.ctx, ns, "a", ""))
 	got, last = changed(last)
 	require.Equal(t, []string{"b", "a"}, got, "runs and deletions are changes")
 	got, _ = changed(last)
 	require.Empty(t, got)
-	n, err := f.catalog.RecordRuns(f.ctx, ns, []cataloging.Run{
-		{ID: "r2", Ref: catalog.Ref{Name: "b", Version: 1}, History: catalog.History{Completed: 1}},
-		{ID: "r3", Ref: catalog.Ref{Name: "c", Version: 1}, History: catalog.History{Completed: 1}},
+	n, err := f.catalog.RecordChanges(f.ctx, ns, []cataloging.RunChange{
+		{RunID: "r2", Kind: feed.RunEnded, Seq: 2, Ref: catalog.Ref{Name: "b", Version: 1}, History: catalog.History{Completed: 1}},
+		{RunID: "r3", Kind: feed.RunEnded, Seq: 2, Ref: catalog.Ref{Name: "c", Version: 1}, History: catalog.History{Completed: 1}},
 	})
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
@@ -519,7 +520,7 @@ func workflowDiscovered(t *testing.T, f *fixture) {
 	f.workflow(t, "b")
 	both("a 0.9500 reuse", "b 0.9500 reuse")
 	run := func(id, name string, h catalog.History) {
-		_, err := f.catalog.RecordRuns(f.ctx, ns, []cataloging.Run{{ID: id, Ref: catalog.Ref{Name: name, Version: 1}, History: h}})
+		_, err := f.catalog.RecordChanges(f.ctx, ns, []cataloging.RunChange{{RunID: id, Kind: feed.RunEnded, Seq: 2, Ref: catalog.Ref{Name: name, Version: 1}, History: h}})
 		require.NoError(t, err)
 	}
 	run("1", "b", catalog.History{Completed: 1})

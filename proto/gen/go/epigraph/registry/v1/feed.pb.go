@@ -9,8 +9,10 @@
 package registryv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -85,6 +87,67 @@ func (Publication) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{0}
 }
 
+// RunChangeKind says what became of a run.
+type RunChangeKind int32
+
+const (
+	// Never sent.
+	RunChangeKind_RUN_CHANGE_KIND_UNSPECIFIED RunChangeKind = 0
+	// It has begun.
+	RunChangeKind_RUN_CHANGE_KIND_STARTED RunChangeKind = 1
+	// It was paused, or quarantined.
+	RunChangeKind_RUN_CHANGE_KIND_PAUSED RunChangeKind = 2
+	// It was resumed.
+	RunChangeKind_RUN_CHANGE_KIND_RESUMED RunChangeKind = 3
+	// It has ended.
+	RunChangeKind_RUN_CHANGE_KIND_ENDED RunChangeKind = 4
+)
+
+// Enum value maps for RunChangeKind.
+var (
+	RunChangeKind_name = map[int32]string{
+		0: "RUN_CHANGE_KIND_UNSPECIFIED",
+		1: "RUN_CHANGE_KIND_STARTED",
+		2: "RUN_CHANGE_KIND_PAUSED",
+		3: "RUN_CHANGE_KIND_RESUMED",
+		4: "RUN_CHANGE_KIND_ENDED",
+	}
+	RunChangeKind_value = map[string]int32{
+		"RUN_CHANGE_KIND_UNSPECIFIED": 0,
+		"RUN_CHANGE_KIND_STARTED":     1,
+		"RUN_CHANGE_KIND_PAUSED":      2,
+		"RUN_CHANGE_KIND_RESUMED":     3,
+		"RUN_CHANGE_KIND_ENDED":       4,
+	}
+)
+
+func (x RunChangeKind) Enum() *RunChangeKind {
+	p := new(RunChangeKind)
+	*p = x
+	return p
+}
+
+func (x RunChangeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunChangeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_registry_v1_feed_proto_enumTypes[1].Descriptor()
+}
+
+func (RunChangeKind) Type() protoreflect.EnumType {
+	return &file_epigraph_registry_v1_feed_proto_enumTypes[1]
+}
+
+func (x RunChangeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunChangeKind.Descriptor instead.
+func (RunChangeKind) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{1}
+}
+
 // FeedEvent is one change, as it was when it was committed. The sequence grows in commit order within a
 // namespace and has no gaps. What one transaction changes has as many events as epics, tasks and so on have
 // changed.
@@ -102,8 +165,8 @@ type FeedEvent struct {
 	// Whether a task comes without description, requirements, result_summary, error_message and notes. They have
 	// not changed: only its state or what it depends on did, because its epic or another task changed.
 	Brief bool `protobuf:"varint,5,opt,name=brief,proto3" json:"brief,omitempty"`
-	// The run within which the change was made, if it was made by one: by an actor of the run, or because the
-	// run of a task began or ended.
+	// The run within which the change was made, if it was made by one: by an actor of the run, because the run
+	// of a task began or ended, or because the run itself changed.
 	CausedByRunId string `protobuf:"bytes,6,opt,name=caused_by_run_id,json=causedByRunId,proto3" json:"caused_by_run_id,omitempty"`
 	// What changed.
 	//
@@ -125,6 +188,7 @@ type FeedEvent struct {
 	//	*FeedEvent_RunEnded
 	//	*FeedEvent_RunPaused
 	//	*FeedEvent_RunResumed
+	//	*FeedEvent_RunStarted
 	//	*FeedEvent_KeepAlive
 	Event         isFeedEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
@@ -355,6 +419,15 @@ func (x *FeedEvent) GetRunResumed() *RunChanged {
 	return nil
 }
 
+func (x *FeedEvent) GetRunStarted() *RunChanged {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_RunStarted); ok {
+			return x.RunStarted
+		}
+	}
+	return nil
+}
+
 func (x *FeedEvent) GetKeepAlive() *FeedKeepAlive {
 	if x != nil {
 		if x, ok := x.Event.(*FeedEvent_KeepAlive); ok {
@@ -436,18 +509,23 @@ type FeedEvent_MemoryDeleted struct {
 }
 
 type FeedEvent_RunEnded struct {
-	// A run of a workflow of the catalog has ended.
+	// A run has ended.
 	RunEnded *RunChanged `protobuf:"bytes,22,opt,name=run_ended,json=runEnded,proto3,oneof"`
 }
 
 type FeedEvent_RunPaused struct {
-	// A run of a workflow of the catalog was paused.
+	// A run was paused, or quarantined.
 	RunPaused *RunChanged `protobuf:"bytes,23,opt,name=run_paused,json=runPaused,proto3,oneof"`
 }
 
 type FeedEvent_RunResumed struct {
-	// A run of a workflow of the catalog was resumed.
+	// A run was resumed.
 	RunResumed *RunChanged `protobuf:"bytes,24,opt,name=run_resumed,json=runResumed,proto3,oneof"`
+}
+
+type FeedEvent_RunStarted struct {
+	// A run has begun.
+	RunStarted *RunChanged `protobuf:"bytes,26,opt,name=run_started,json=runStarted,proto3,oneof"`
 }
 
 type FeedEvent_KeepAlive struct {
@@ -486,6 +564,8 @@ func (*FeedEvent_RunEnded) isFeedEvent_Event() {}
 func (*FeedEvent_RunPaused) isFeedEvent_Event() {}
 
 func (*FeedEvent_RunResumed) isFeedEvent_Event() {}
+
+func (*FeedEvent_RunStarted) isFeedEvent_Event() {}
 
 func (*FeedEvent_KeepAlive) isFeedEvent_Event() {}
 
@@ -585,7 +665,13 @@ func (x *UsageBooked) GetEntries() []*UsageEntry {
 type EpicDeleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The epic.
-	EpicId        string `protobuf:"bytes,1,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	EpicId string `protobuf:"bytes,1,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// Its title.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// The state that it was in.
+	State EpicState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.registry.v1.EpicState" json:"state,omitempty"`
+	// How many tasks are gone with it, without events of their own.
+	Tasks         int64 `protobuf:"varint,4,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -627,11 +713,40 @@ func (x *EpicDeleted) GetEpicId() string {
 	return ""
 }
 
+func (x *EpicDeleted) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *EpicDeleted) GetState() EpicState {
+	if x != nil {
+		return x.State
+	}
+	return EpicState_EPIC_STATE_UNSPECIFIED
+}
+
+func (x *EpicDeleted) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
 // TaskDeleted names a task that is gone.
 type TaskDeleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
-	TaskId        string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Its epic.
+	EpicId string `protobuf:"bytes,2,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// Its title.
+	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
+	// The state that it was in.
+	State TaskState `protobuf:"varint,4,opt,name=state,proto3,enum=epigraph.registry.v1.TaskState" json:"state,omitempty"`
+	// Its last run, if it had one.
+	RunId         string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -669,6 +784,34 @@ func (*TaskDeleted) Descriptor() ([]byte, []int) {
 func (x *TaskDeleted) GetTaskId() string {
 	if x != nil {
 		return x.TaskId
+	}
+	return ""
+}
+
+func (x *TaskDeleted) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *TaskDeleted) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *TaskDeleted) GetState() TaskState {
+	if x != nil {
+		return x.State
+	}
+	return TaskState_TASK_STATE_UNSPECIFIED
+}
+
+func (x *TaskDeleted) GetRunId() string {
+	if x != nil {
+		return x.RunId
 	}
 	return ""
 }
@@ -833,14 +976,18 @@ type RunChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// The version that it runs, as SLUG@VERSION.
+	// The version of the catalog that it runs, as SLUG@VERSION; empty for the run of a plan or a graph.
 	Workflow string `protobuf:"bytes,2,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	// How it ended; unspecified for one that has not.
 	Outcome WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
 	// Why it failed, was canceled, paused or resumed, as a word.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// What it used, once it has ended: tokens, and the cost of the calls with a known price.
-	Usage         *WorkflowRunUsage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *WorkflowRunUsage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The run that spawned it; empty for a root.
+	ParentRunId string `protobuf:"bytes,6,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
+	// When the run changed. The time of the event is when the registry heard of it.
+	ChangeTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -910,6 +1057,147 @@ func (x *RunChanged) GetUsage() *WorkflowRunUsage {
 	return nil
 }
 
+func (x *RunChanged) GetParentRunId() string {
+	if x != nil {
+		return x.ParentRunId
+	}
+	return ""
+}
+
+func (x *RunChanged) GetChangeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return nil
+}
+
+// RunChange is a change of a run, as its executor tells the registry.
+type RunChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The sequence of the event of the run. Changes of a run are told in its order, and each is recorded once.
+	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// What became of it.
+	Kind RunChangeKind `protobuf:"varint,3,opt,name=kind,proto3,enum=epigraph.registry.v1.RunChangeKind" json:"kind,omitempty"`
+	// The version of the catalog as SLUG@VERSION; empty for a run of a plan or a graph.
+	Workflow string `protobuf:"bytes,4,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// The run that spawned it; empty for a root.
+	ParentRunId string `protobuf:"bytes,5,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
+	// Why it failed, was canceled, paused or resumed, as a word.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it changed.
+	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	// How it ended.
+	Outcome WorkflowRunOutcome `protobuf:"varint,8,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
+	// What it and all runs below it used; absent for an end counts what is booked of the run alone.
+	Usage *WorkflowRunUsage `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The time from its start to its end, waiting included; absent if it is not known.
+	Duration      *durationpb.Duration `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunChange) Reset() {
+	*x = RunChange{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunChange) ProtoMessage() {}
+
+func (x *RunChange) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunChange.ProtoReflect.Descriptor instead.
+func (*RunChange) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RunChange) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *RunChange) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *RunChange) GetKind() RunChangeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return RunChangeKind_RUN_CHANGE_KIND_UNSPECIFIED
+}
+
+func (x *RunChange) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *RunChange) GetParentRunId() string {
+	if x != nil {
+		return x.ParentRunId
+	}
+	return ""
+}
+
+func (x *RunChange) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RunChange) GetChangeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return nil
+}
+
+func (x *RunChange) GetOutcome() WorkflowRunOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED
+}
+
+func (x *RunChange) GetUsage() *WorkflowRunUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *RunChange) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
 // MemoryWritten is an entry of the memory that was written, without what it says.
 type MemoryWritten struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -929,7 +1217,7 @@ type MemoryWritten struct {
 
 func (x *MemoryWritten) Reset() {
 	*x = MemoryWritten{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1229,7 @@ func (x *MemoryWritten) String() string {
 func (*MemoryWritten) ProtoMessage() {}
 
 func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1242,7 @@ func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryWritten.ProtoReflect.Descriptor instead.
 func (*MemoryWritten) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *MemoryWritten) GetKey() string {
@@ -1003,7 +1291,7 @@ type MemoryDeleted struct {
 
 func (x *MemoryDeleted) Reset() {
 	*x = MemoryDeleted{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1303,7 @@ func (x *MemoryDeleted) String() string {
 func (*MemoryDeleted) ProtoMessage() {}
 
 func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1316,7 @@ func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryDeleted.ProtoReflect.Descriptor instead.
 func (*MemoryDeleted) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *MemoryDeleted) GetMemoryIds() []string {
@@ -1042,7 +1330,7 @@ var File_epigraph_registry_v1_feed_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\v\n" +
+	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\v\n" +
 	"\tFeedEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
@@ -1068,18 +1356,27 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
 	"run_paused\x18\x17 \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\trunPaused\x12C\n" +
 	"\vrun_resumed\x18\x18 \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\n" +
-	"runResumed\x12D\n" +
+	"runResumed\x12C\n" +
+	"\vrun_started\x18\x1a \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\n" +
+	"runStarted\x12D\n" +
 	"\n" +
 	"keep_alive\x18\x1e \x01(\v2#.epigraph.registry.v1.FeedKeepAliveH\x00R\tkeepAliveB\a\n" +
 	"\x05event\"'\n" +
 	"\rFeedKeepAlive\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\x03R\x06cursor\"I\n" +
 	"\vUsageBooked\x12:\n" +
-	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryR\aentries\"&\n" +
+	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryR\aentries\"\x89\x01\n" +
 	"\vEpicDeleted\x12\x17\n" +
-	"\aepic_id\x18\x01 \x01(\tR\x06epicId\"&\n" +
+	"\aepic_id\x18\x01 \x01(\tR\x06epicId\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x125\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1f.epigraph.registry.v1.EpicStateR\x05state\x12\x14\n" +
+	"\x05tasks\x18\x04 \x01(\x03R\x05tasks\"\xa3\x01\n" +
 	"\vTaskDeleted\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\xd7\x01\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x17\n" +
+	"\aepic_id\x18\x02 \x01(\tR\x06epicId\x12\x14\n" +
+	"\x05title\x18\x03 \x01(\tR\x05title\x125\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x1f.epigraph.registry.v1.TaskStateR\x05state\x12\x15\n" +
+	"\x06run_id\x18\x05 \x01(\tR\x05runId\"\xd7\x01\n" +
 	"\rBudgetReached\x12\x1f\n" +
 	"\vresource_id\x18\x01 \x01(\tR\n" +
 	"resourceId\x12\x12\n" +
@@ -1093,14 +1390,31 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\x04slug\x18\x01 \x01(\tR\x04slug\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x129\n" +
 	"\x06change\x18\x03 \x01(\x0e2!.epigraph.registry.v1.PublicationR\x06change\x12:\n" +
-	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\"\xd9\x01\n" +
+	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\"\xba\x02\n" +
 	"\n" +
 	"RunChanged\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12B\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12<\n" +
-	"\x05usage\x18\x05 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\"\x85\x01\n" +
+	"\x05usage\x18\x05 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12\"\n" +
+	"\rparent_run_id\x18\x06 \x01(\tR\vparentRunId\x12;\n" +
+	"\vchange_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"changeTime\"\x8c\x04\n" +
+	"\tRunChange\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x19\n" +
+	"\x03seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x03seq\x12C\n" +
+	"\x04kind\x18\x03 \x01(\x0e2#.epigraph.registry.v1.RunChangeKindB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12$\n" +
+	"\bworkflow\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bworkflow\x12+\n" +
+	"\rparent_run_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\vparentRunId\x12 \n" +
+	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\x12;\n" +
+	"\vchange_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"changeTime\x12L\n" +
+	"\aoutcome\x18\b \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\b\xbaH\x05\x82\x01\x02\x10\x01R\aoutcome\x12<\n" +
+	"\x05usage\x18\t \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12?\n" +
+	"\bduration\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\bduration\"\x85\x01\n" +
 	"\rMemoryWritten\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1b\n" +
 	"\tfact_type\x18\x02 \x01(\tR\bfactType\x12\x1b\n" +
@@ -1115,7 +1429,13 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\x13PUBLICATION_CREATED\x10\x01\x12\x1f\n" +
 	"\x1bPUBLICATION_VERSION_CREATED\x10\x02\x12\x17\n" +
 	"\x13PUBLICATION_UPDATED\x10\x03\x12\x17\n" +
-	"\x13PUBLICATION_DELETED\x10\x04B\xe6\x01\n" +
+	"\x13PUBLICATION_DELETED\x10\x04*\xa1\x01\n" +
+	"\rRunChangeKind\x12\x1f\n" +
+	"\x1bRUN_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17RUN_CHANGE_KIND_STARTED\x10\x01\x12\x1a\n" +
+	"\x16RUN_CHANGE_KIND_PAUSED\x10\x02\x12\x1b\n" +
+	"\x17RUN_CHANGE_KIND_RESUMED\x10\x03\x12\x19\n" +
+	"\x15RUN_CHANGE_KIND_ENDED\x10\x04B\xe6\x01\n" +
 	"\x18com.epigraph.registry.v1B\tFeedProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -1130,58 +1450,72 @@ func file_epigraph_registry_v1_feed_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_feed_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_epigraph_registry_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(Publication)(0),              // 0: epigraph.registry.v1.Publication
-	(*FeedEvent)(nil),             // 1: epigraph.registry.v1.FeedEvent
-	(*FeedKeepAlive)(nil),         // 2: epigraph.registry.v1.FeedKeepAlive
-	(*UsageBooked)(nil),           // 3: epigraph.registry.v1.UsageBooked
-	(*EpicDeleted)(nil),           // 4: epigraph.registry.v1.EpicDeleted
-	(*TaskDeleted)(nil),           // 5: epigraph.registry.v1.TaskDeleted
-	(*BudgetReached)(nil),         // 6: epigraph.registry.v1.BudgetReached
-	(*WorkflowPublished)(nil),     // 7: epigraph.registry.v1.WorkflowPublished
-	(*RunChanged)(nil),            // 8: epigraph.registry.v1.RunChanged
-	(*MemoryWritten)(nil),         // 9: epigraph.registry.v1.MemoryWritten
-	(*MemoryDeleted)(nil),         // 10: epigraph.registry.v1.MemoryDeleted
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*Epic)(nil),                  // 12: epigraph.registry.v1.Epic
-	(*Task)(nil),                  // 13: epigraph.registry.v1.Task
-	(*UsageEntry)(nil),            // 14: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                 // 15: epigraph.registry.v1.Price
-	(*Workflow)(nil),              // 16: epigraph.registry.v1.Workflow
-	(WorkflowRunOutcome)(0),       // 17: epigraph.registry.v1.WorkflowRunOutcome
-	(*WorkflowRunUsage)(nil),      // 18: epigraph.registry.v1.WorkflowRunUsage
+	(RunChangeKind)(0),            // 1: epigraph.registry.v1.RunChangeKind
+	(*FeedEvent)(nil),             // 2: epigraph.registry.v1.FeedEvent
+	(*FeedKeepAlive)(nil),         // 3: epigraph.registry.v1.FeedKeepAlive
+	(*UsageBooked)(nil),           // 4: epigraph.registry.v1.UsageBooked
+	(*EpicDeleted)(nil),           // 5: epigraph.registry.v1.EpicDeleted
+	(*TaskDeleted)(nil),           // 6: epigraph.registry.v1.TaskDeleted
+	(*BudgetReached)(nil),         // 7: epigraph.registry.v1.BudgetReached
+	(*WorkflowPublished)(nil),     // 8: epigraph.registry.v1.WorkflowPublished
+	(*RunChanged)(nil),            // 9: epigraph.registry.v1.RunChanged
+	(*RunChange)(nil),             // 10: epigraph.registry.v1.RunChange
+	(*MemoryWritten)(nil),         // 11: epigraph.registry.v1.MemoryWritten
+	(*MemoryDeleted)(nil),         // 12: epigraph.registry.v1.MemoryDeleted
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*Epic)(nil),                  // 14: epigraph.registry.v1.Epic
+	(*Task)(nil),                  // 15: epigraph.registry.v1.Task
+	(*UsageEntry)(nil),            // 16: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                 // 17: epigraph.registry.v1.Price
+	(EpicState)(0),                // 18: epigraph.registry.v1.EpicState
+	(TaskState)(0),                // 19: epigraph.registry.v1.TaskState
+	(*Workflow)(nil),              // 20: epigraph.registry.v1.Workflow
+	(WorkflowRunOutcome)(0),       // 21: epigraph.registry.v1.WorkflowRunOutcome
+	(*WorkflowRunUsage)(nil),      // 22: epigraph.registry.v1.WorkflowRunUsage
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
 }
 var file_epigraph_registry_v1_feed_proto_depIdxs = []int32{
-	11, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
-	12, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
-	12, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
-	4,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
-	13, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
-	13, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
-	5,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
-	14, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
-	6,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
-	15, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
-	7,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
-	9,  // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
-	3,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
-	10, // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
-	8,  // 14: epigraph.registry.v1.FeedEvent.run_ended:type_name -> epigraph.registry.v1.RunChanged
-	8,  // 15: epigraph.registry.v1.FeedEvent.run_paused:type_name -> epigraph.registry.v1.RunChanged
-	8,  // 16: epigraph.registry.v1.FeedEvent.run_resumed:type_name -> epigraph.registry.v1.RunChanged
-	2,  // 17: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
-	14, // 18: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
-	0,  // 19: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
-	16, // 20: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
-	17, // 21: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	18, // 22: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	13, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
+	14, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
+	14, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
+	5,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
+	15, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
+	15, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
+	6,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
+	16, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
+	7,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
+	17, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
+	8,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
+	11, // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
+	4,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
+	12, // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
+	9,  // 14: epigraph.registry.v1.FeedEvent.run_ended:type_name -> epigraph.registry.v1.RunChanged
+	9,  // 15: epigraph.registry.v1.FeedEvent.run_paused:type_name -> epigraph.registry.v1.RunChanged
+	9,  // 16: epigraph.registry.v1.FeedEvent.run_resumed:type_name -> epigraph.registry.v1.RunChanged
+	9,  // 17: epigraph.registry.v1.FeedEvent.run_started:type_name -> epigraph.registry.v1.RunChanged
+	3,  // 18: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
+	16, // 19: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
+	18, // 20: epigraph.registry.v1.EpicDeleted.state:type_name -> epigraph.registry.v1.EpicState
+	19, // 21: epigraph.registry.v1.TaskDeleted.state:type_name -> epigraph.registry.v1.TaskState
+	0,  // 22: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
+	20, // 23: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
+	21, // 24: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	22, // 25: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	13, // 26: epigraph.registry.v1.RunChanged.change_time:type_name -> google.protobuf.Timestamp
+	1,  // 27: epigraph.registry.v1.RunChange.kind:type_name -> epigraph.registry.v1.RunChangeKind
+	13, // 28: epigraph.registry.v1.RunChange.change_time:type_name -> google.protobuf.Timestamp
+	21, // 29: epigraph.registry.v1.RunChange.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	22, // 30: epigraph.registry.v1.RunChange.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	23, // 31: epigraph.registry.v1.RunChange.duration:type_name -> google.protobuf.Duration
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_feed_proto_init() }
@@ -1209,6 +1543,7 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		(*FeedEvent_RunEnded)(nil),
 		(*FeedEvent_RunPaused)(nil),
 		(*FeedEvent_RunResumed)(nil),
+		(*FeedEvent_RunStarted)(nil),
 		(*FeedEvent_KeepAlive)(nil),
 	}
 	file_epigraph_registry_v1_feed_proto_msgTypes[5].OneofWrappers = []any{}
@@ -1217,8 +1552,8 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_feed_proto_rawDesc), len(file_epigraph_registry_v1_feed_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   10,
+			NumEnums:      2,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

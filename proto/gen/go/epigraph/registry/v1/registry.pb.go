@@ -3144,7 +3144,9 @@ type ListEventsRequest struct {
 	// Events of the workflow with this slug.
 	WorkflowSlug string `protobuf:"bytes,4,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
 	// Names of events, like task_updated; empty for all.
-	Kinds         []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	Kinds []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Events of this run: its own changes, and changes that were made within it.
+	RunId         string `protobuf:"bytes,6,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3212,6 +3214,13 @@ func (x *ListEventsRequest) GetKinds() []string {
 		return x.Kinds
 	}
 	return nil
+}
+
+func (x *ListEventsRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
 }
 
 // ListEventsResponse is one page of the feed.
@@ -3289,7 +3298,9 @@ type WatchEventsRequest struct {
 	// Events of the workflow with this slug.
 	WorkflowSlug string `protobuf:"bytes,3,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
 	// Names of events, like task_updated; empty for all.
-	Kinds         []string `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	Kinds []string `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Events of this run: its own changes, and changes that were made within it.
+	RunId         string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3350,6 +3361,105 @@ func (x *WatchEventsRequest) GetKinds() []string {
 		return x.Kinds
 	}
 	return nil
+}
+
+func (x *WatchEventsRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+// RecordChangesRequest carries changes.
+type RecordChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The changes of runs, in their order.
+	Runs          []*RunChange `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordChangesRequest) Reset() {
+	*x = RecordChangesRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordChangesRequest) ProtoMessage() {}
+
+func (x *RecordChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordChangesRequest.ProtoReflect.Descriptor instead.
+func (*RecordChangesRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RecordChangesRequest) GetRuns() []*RunChange {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// RecordChangesResponse says that they are recorded.
+type RecordChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many were new.
+	Recorded      int32 `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordChangesResponse) Reset() {
+	*x = RecordChangesResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordChangesResponse) ProtoMessage() {}
+
+func (x *RecordChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordChangesResponse.ProtoReflect.Descriptor instead.
+func (*RecordChangesResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *RecordChangesResponse) GetRecorded() int32 {
+	if x != nil {
+		return x.Recorded
+	}
+	return 0
 }
 
 var File_epigraph_registry_v1_registry_proto protoreflect.FileDescriptor
@@ -3588,29 +3698,35 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc6\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe6\x01\n" +
 	"\x11ListEventsRequest\x12\x1d\n" +
 	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12 \n" +
 	"\aepic_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12-\n" +
 	"\rworkflow_slug\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fworkflowSlug\x12$\n" +
-	"\x05kinds\x18\x05 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x10\"\x04r\x02\x18@R\x05kinds\"w\n" +
+	"\x05kinds\x18\x05 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10 \"\x04r\x02\x18@R\x05kinds\x12\x1e\n" +
+	"\x06run_id\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\"w\n" +
 	"\x12ListEventsResponse\x127\n" +
 	"\x06events\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.FeedEventR\x06events\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x10\n" +
-	"\x03end\x18\x03 \x01(\bR\x03end\"\xb9\x01\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\"\xd9\x01\n" +
 	"\x12WatchEventsRequest\x12\"\n" +
 	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x05after\x88\x01\x01\x12 \n" +
 	"\aepic_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12-\n" +
 	"\rworkflow_slug\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fworkflowSlug\x12$\n" +
-	"\x05kinds\x18\x04 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x10\"\x04r\x02\x18@R\x05kindsB\b\n" +
-	"\x06_after*\x81\x01\n" +
+	"\x05kinds\x18\x04 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10 \"\x04r\x02\x18@R\x05kinds\x12\x1e\n" +
+	"\x06run_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runIdB\b\n" +
+	"\x06_after\"V\n" +
+	"\x14RecordChangesRequest\x12>\n" +
+	"\x04runs\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.RunChangeB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04runs\"3\n" +
+	"\x15RecordChangesResponse\x12\x1a\n" +
+	"\brecorded\x18\x01 \x01(\x05R\brecorded*\x81\x01\n" +
 	"\tOrderKind\x12\x1a\n" +
 	"\x16ORDER_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11ORDER_KIND_CANCEL\x10\x01\x12\x14\n" +
 	"\x10ORDER_KIND_PAUSE\x10\x02\x12\x15\n" +
 	"\x11ORDER_KIND_RESUME\x10\x03\x12\x14\n" +
-	"\x10ORDER_KIND_START\x10\x042\xbc\x1f\n" +
+	"\x10ORDER_KIND_START\x10\x042\xa6 \n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -3659,7 +3775,8 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
 	"ListEvents\x12'.epigraph.registry.v1.ListEventsRequest\x1a(.epigraph.registry.v1.ListEventsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/events\x12Z\n" +
-	"\vWatchEvents\x12(.epigraph.registry.v1.WatchEventsRequest\x1a\x1f.epigraph.registry.v1.FeedEvent0\x01B\xea\x01\n" +
+	"\vWatchEvents\x12(.epigraph.registry.v1.WatchEventsRequest\x1a\x1f.epigraph.registry.v1.FeedEvent0\x01\x12h\n" +
+	"\rRecordChanges\x12*.epigraph.registry.v1.RecordChangesRequest\x1a+.epigraph.registry.v1.RecordChangesResponseB\xea\x01\n" +
 	"\x18com.epigraph.registry.v1B\rRegistryProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -3675,7 +3792,7 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_registry_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(OrderKind)(0),                    // 0: epigraph.registry.v1.OrderKind
 	(*CreateEpicRequest)(nil),         // 1: epigraph.registry.v1.CreateEpicRequest
@@ -3726,162 +3843,168 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*ListEventsRequest)(nil),         // 46: epigraph.registry.v1.ListEventsRequest
 	(*ListEventsResponse)(nil),        // 47: epigraph.registry.v1.ListEventsResponse
 	(*WatchEventsRequest)(nil),        // 48: epigraph.registry.v1.WatchEventsRequest
-	nil,                               // 49: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                               // 50: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                      // 51: epigraph.registry.v1.Epic
-	(EpicState)(0),                    // 52: epigraph.registry.v1.EpicState
-	(*timestamppb.Timestamp)(nil),     // 53: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),     // 54: google.protobuf.FieldMask
-	(ForecastBasis)(0),                // 55: epigraph.registry.v1.ForecastBasis
-	(*ForecastAmount)(nil),            // 56: epigraph.registry.v1.ForecastAmount
-	(*Task)(nil),                      // 57: epigraph.registry.v1.Task
-	(TaskState)(0),                    // 58: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),       // 59: google.protobuf.Duration
-	(*UsageEntry)(nil),                // 60: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                     // 61: epigraph.registry.v1.Price
-	(*FeedEvent)(nil),                 // 62: epigraph.registry.v1.FeedEvent
-	(*ReportUsageRequest)(nil),        // 63: epigraph.registry.v1.ReportUsageRequest
-	(*ImportPricesRequest)(nil),       // 64: epigraph.registry.v1.ImportPricesRequest
-	(*SetBudgetRequest)(nil),          // 65: epigraph.registry.v1.SetBudgetRequest
-	(*GetBudgetRequest)(nil),          // 66: epigraph.registry.v1.GetBudgetRequest
-	(*ReserveUsageRequest)(nil),       // 67: epigraph.registry.v1.ReserveUsageRequest
-	(*ReleaseUsageRequest)(nil),       // 68: epigraph.registry.v1.ReleaseUsageRequest
-	(*emptypb.Empty)(nil),             // 69: google.protobuf.Empty
-	(*NamespaceUsage)(nil),            // 70: epigraph.registry.v1.NamespaceUsage
-	(*ReportUsageResponse)(nil),       // 71: epigraph.registry.v1.ReportUsageResponse
-	(*ImportPricesResponse)(nil),      // 72: epigraph.registry.v1.ImportPricesResponse
-	(*Budget)(nil),                    // 73: epigraph.registry.v1.Budget
-	(*ReserveUsageResponse)(nil),      // 74: epigraph.registry.v1.ReserveUsageResponse
-	(*ReleaseUsageResponse)(nil),      // 75: epigraph.registry.v1.ReleaseUsageResponse
+	(*RecordChangesRequest)(nil),      // 49: epigraph.registry.v1.RecordChangesRequest
+	(*RecordChangesResponse)(nil),     // 50: epigraph.registry.v1.RecordChangesResponse
+	nil,                               // 51: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                               // 52: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                      // 53: epigraph.registry.v1.Epic
+	(EpicState)(0),                    // 54: epigraph.registry.v1.EpicState
+	(*timestamppb.Timestamp)(nil),     // 55: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),     // 56: google.protobuf.FieldMask
+	(ForecastBasis)(0),                // 57: epigraph.registry.v1.ForecastBasis
+	(*ForecastAmount)(nil),            // 58: epigraph.registry.v1.ForecastAmount
+	(*Task)(nil),                      // 59: epigraph.registry.v1.Task
+	(TaskState)(0),                    // 60: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),       // 61: google.protobuf.Duration
+	(*UsageEntry)(nil),                // 62: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                     // 63: epigraph.registry.v1.Price
+	(*FeedEvent)(nil),                 // 64: epigraph.registry.v1.FeedEvent
+	(*RunChange)(nil),                 // 65: epigraph.registry.v1.RunChange
+	(*ReportUsageRequest)(nil),        // 66: epigraph.registry.v1.ReportUsageRequest
+	(*ImportPricesRequest)(nil),       // 67: epigraph.registry.v1.ImportPricesRequest
+	(*SetBudgetRequest)(nil),          // 68: epigraph.registry.v1.SetBudgetRequest
+	(*GetBudgetRequest)(nil),          // 69: epigraph.registry.v1.GetBudgetRequest
+	(*ReserveUsageRequest)(nil),       // 70: epigraph.registry.v1.ReserveUsageRequest
+	(*ReleaseUsageRequest)(nil),       // 71: epigraph.registry.v1.ReleaseUsageRequest
+	(*emptypb.Empty)(nil),             // 72: google.protobuf.Empty
+	(*NamespaceUsage)(nil),            // 73: epigraph.registry.v1.NamespaceUsage
+	(*ReportUsageResponse)(nil),       // 74: epigraph.registry.v1.ReportUsageResponse
+	(*ImportPricesResponse)(nil),      // 75: epigraph.registry.v1.ImportPricesResponse
+	(*Budget)(nil),                    // 76: epigraph.registry.v1.Budget
+	(*ReserveUsageResponse)(nil),      // 77: epigraph.registry.v1.ReserveUsageResponse
+	(*ReleaseUsageResponse)(nil),      // 78: epigraph.registry.v1.ReleaseUsageResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	51, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	52, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	49, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	51, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	52, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	53, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
-	53, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
+	53, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	54, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	51, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	53, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	54, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	55, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
+	55, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
 	7,  // 7: epigraph.registry.v1.SearchEpicsResponse.matches:type_name -> epigraph.registry.v1.EpicMatch
-	51, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
-	51, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
+	53, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
+	53, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
 	10, // 10: epigraph.registry.v1.ImportEpicResponse.left_out:type_name -> epigraph.registry.v1.ImportNote
-	51, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	54, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	52, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	53, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	56, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	54, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
 	15, // 14: epigraph.registry.v1.EpicForecast.cost_nano_usd:type_name -> epigraph.registry.v1.EpicForecastAmount
 	15, // 15: epigraph.registry.v1.EpicForecast.tokens:type_name -> epigraph.registry.v1.EpicForecastAmount
 	15, // 16: epigraph.registry.v1.EpicForecast.duration_ms:type_name -> epigraph.registry.v1.EpicForecastAmount
 	15, // 17: epigraph.registry.v1.EpicForecast.critical_path_ms:type_name -> epigraph.registry.v1.EpicForecastAmount
 	16, // 18: epigraph.registry.v1.EpicForecast.task_forecasts:type_name -> epigraph.registry.v1.TaskForecast
-	55, // 19: epigraph.registry.v1.TaskForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
-	56, // 20: epigraph.registry.v1.TaskForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
-	56, // 21: epigraph.registry.v1.TaskForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
-	56, // 22: epigraph.registry.v1.TaskForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
-	57, // 23: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	58, // 24: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	50, // 25: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	57, // 26: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	57, // 27: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	54, // 28: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	58, // 29: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	59, // 30: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	57, // 31: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	53, // 32: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	53, // 33: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	58, // 34: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	59, // 35: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	53, // 36: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	53, // 37: epigraph.registry.v1.Order.create_time:type_name -> google.protobuf.Timestamp
+	57, // 19: epigraph.registry.v1.TaskForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
+	58, // 20: epigraph.registry.v1.TaskForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
+	58, // 21: epigraph.registry.v1.TaskForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
+	58, // 22: epigraph.registry.v1.TaskForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
+	59, // 23: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	60, // 24: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	52, // 25: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	59, // 26: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	59, // 27: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	56, // 28: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	60, // 29: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	61, // 30: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	59, // 31: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	55, // 32: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	55, // 33: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	60, // 34: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	61, // 35: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	55, // 36: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	55, // 37: epigraph.registry.v1.Order.create_time:type_name -> google.protobuf.Timestamp
 	0,  // 38: epigraph.registry.v1.Order.kind:type_name -> epigraph.registry.v1.OrderKind
-	59, // 39: epigraph.registry.v1.LeaseOrdersRequest.lease:type_name -> google.protobuf.Duration
+	61, // 39: epigraph.registry.v1.LeaseOrdersRequest.lease:type_name -> google.protobuf.Duration
 	30, // 40: epigraph.registry.v1.LeaseOrdersResponse.orders:type_name -> epigraph.registry.v1.Order
 	30, // 41: epigraph.registry.v1.RefusedStart.order:type_name -> epigraph.registry.v1.Order
 	30, // 42: epigraph.registry.v1.AcknowledgeOrdersRequest.orders:type_name -> epigraph.registry.v1.Order
 	33, // 43: epigraph.registry.v1.AcknowledgeOrdersRequest.refused:type_name -> epigraph.registry.v1.RefusedStart
-	60, // 44: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	60, // 45: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	60, // 46: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	60, // 47: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	60, // 48: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	61, // 49: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	61, // 50: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	62, // 51: epigraph.registry.v1.ListEventsResponse.events:type_name -> epigraph.registry.v1.FeedEvent
-	1,  // 52: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	2,  // 53: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	3,  // 54: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	5,  // 55: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
-	8,  // 56: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
-	11, // 57: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	12, // 58: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	18, // 59: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	19, // 60: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	20, // 61: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	21, // 62: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	23, // 63: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	24, // 64: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	25, // 65: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	26, // 66: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	28, // 67: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	29, // 68: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	17, // 69: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
-	13, // 70: epigraph.registry.v1.RegistryService.ForecastEpic:input_type -> epigraph.registry.v1.ForecastEpicRequest
-	31, // 71: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
-	34, // 72: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
-	36, // 73: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	38, // 74: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	40, // 75: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	42, // 76: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	63, // 77: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
-	43, // 78: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	64, // 79: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
-	44, // 80: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	65, // 81: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
-	66, // 82: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
-	67, // 83: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
-	68, // 84: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
-	46, // 85: epigraph.registry.v1.RegistryService.ListEvents:input_type -> epigraph.registry.v1.ListEventsRequest
-	48, // 86: epigraph.registry.v1.RegistryService.WatchEvents:input_type -> epigraph.registry.v1.WatchEventsRequest
-	51, // 87: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	51, // 88: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	4,  // 89: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	6,  // 90: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	9,  // 91: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	51, // 92: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	51, // 93: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	69, // 94: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	57, // 95: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	57, // 96: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	22, // 97: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	57, // 98: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	57, // 99: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	69, // 100: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	27, // 101: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	57, // 102: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	57, // 103: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	51, // 104: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
-	14, // 105: epigraph.registry.v1.RegistryService.ForecastEpic:output_type -> epigraph.registry.v1.EpicForecast
-	32, // 106: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
-	35, // 107: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
-	37, // 108: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	39, // 109: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	41, // 110: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	70, // 111: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	71, // 112: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
-	61, // 113: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	72, // 114: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
-	45, // 115: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	73, // 116: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
-	73, // 117: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
-	74, // 118: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
-	75, // 119: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
-	47, // 120: epigraph.registry.v1.RegistryService.ListEvents:output_type -> epigraph.registry.v1.ListEventsResponse
-	62, // 121: epigraph.registry.v1.RegistryService.WatchEvents:output_type -> epigraph.registry.v1.FeedEvent
-	87, // [87:122] is the sub-list for method output_type
-	52, // [52:87] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	62, // 44: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	62, // 45: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	62, // 46: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	62, // 47: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	62, // 48: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	63, // 49: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	63, // 50: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	64, // 51: epigraph.registry.v1.ListEventsResponse.events:type_name -> epigraph.registry.v1.FeedEvent
+	65, // 52: epigraph.registry.v1.RecordChangesRequest.runs:type_name -> epigraph.registry.v1.RunChange
+	1,  // 53: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	2,  // 54: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	3,  // 55: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	5,  // 56: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
+	8,  // 57: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
+	11, // 58: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	12, // 59: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	18, // 60: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	19, // 61: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	20, // 62: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	21, // 63: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	23, // 64: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	24, // 65: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	25, // 66: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	26, // 67: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	28, // 68: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	29, // 69: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	17, // 70: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
+	13, // 71: epigraph.registry.v1.RegistryService.ForecastEpic:input_type -> epigraph.registry.v1.ForecastEpicRequest
+	31, // 72: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
+	34, // 73: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
+	36, // 74: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	38, // 75: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	40, // 76: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	42, // 77: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	66, // 78: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
+	43, // 79: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	67, // 80: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
+	44, // 81: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	68, // 82: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
+	69, // 83: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
+	70, // 84: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
+	71, // 85: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
+	46, // 86: epigraph.registry.v1.RegistryService.ListEvents:input_type -> epigraph.registry.v1.ListEventsRequest
+	48, // 87: epigraph.registry.v1.RegistryService.WatchEvents:input_type -> epigraph.registry.v1.WatchEventsRequest
+	49, // 88: epigraph.registry.v1.RegistryService.RecordChanges:input_type -> epigraph.registry.v1.RecordChangesRequest
+	53, // 89: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	53, // 90: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	4,  // 91: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	6,  // 92: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	9,  // 93: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	53, // 94: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	53, // 95: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	72, // 96: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	59, // 97: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	59, // 98: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	22, // 99: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	59, // 100: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	59, // 101: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	72, // 102: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	27, // 103: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	59, // 104: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	59, // 105: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	53, // 106: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
+	14, // 107: epigraph.registry.v1.RegistryService.ForecastEpic:output_type -> epigraph.registry.v1.EpicForecast
+	32, // 108: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
+	35, // 109: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
+	37, // 110: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	39, // 111: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	41, // 112: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	73, // 113: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	74, // 114: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
+	63, // 115: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	75, // 116: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
+	45, // 117: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	76, // 118: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
+	76, // 119: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
+	77, // 120: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
+	78, // 121: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
+	47, // 122: epigraph.registry.v1.RegistryService.ListEvents:output_type -> epigraph.registry.v1.ListEventsResponse
+	64, // 123: epigraph.registry.v1.RegistryService.WatchEvents:output_type -> epigraph.registry.v1.FeedEvent
+	50, // 124: epigraph.registry.v1.RegistryService.RecordChanges:output_type -> epigraph.registry.v1.RecordChangesResponse
+	89, // [89:125] is the sub-list for method output_type
+	53, // [53:89] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -3904,7 +4027,7 @@ func file_epigraph_registry_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   50,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -57,6 +57,7 @@ const (
 	RegistryService_ReleaseUsage_FullMethodName      = "/epigraph.registry.v1.RegistryService/ReleaseUsage"
 	RegistryService_ListEvents_FullMethodName        = "/epigraph.registry.v1.RegistryService/ListEvents"
 	RegistryService_WatchEvents_FullMethodName       = "/epigraph.registry.v1.RegistryService/WatchEvents"
+	RegistryService_RecordChanges_FullMethodName     = "/epigraph.registry.v1.RegistryService/RecordChanges"
 )
 
 // RegistryServiceClient is the client API for RegistryService service.
@@ -175,6 +176,9 @@ type RegistryServiceClient interface {
 	// is repeated: to resume a stream that broke, send the last sequence or cursor that was seen. Cursors are
 	// refused as by ListEvents. REST: GET /v1/events:watch as server-sent events.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FeedEvent], error)
+	// RecordChanges tells the feed of changes of runs, each once and in the order of each run. Ends of runs of
+	// workflows are added to their history, with what was booked of them. For executors alone.
+	RecordChanges(ctx context.Context, in *RecordChangesRequest, opts ...grpc.CallOption) (*RecordChangesResponse, error)
 }
 
 type registryServiceClient struct {
@@ -544,6 +548,16 @@ func (c *registryServiceClient) WatchEvents(ctx context.Context, in *WatchEvents
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RegistryService_WatchEventsClient = grpc.ServerStreamingClient[FeedEvent]
 
+func (c *registryServiceClient) RecordChanges(ctx context.Context, in *RecordChangesRequest, opts ...grpc.CallOption) (*RecordChangesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordChangesResponse)
+	err := c.cc.Invoke(ctx, RegistryService_RecordChanges_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RegistryServiceServer is the server API for RegistryService service.
 // All implementations must embed UnimplementedRegistryServiceServer
 // for forward compatibility.
@@ -660,6 +674,9 @@ type RegistryServiceServer interface {
 	// is repeated: to resume a stream that broke, send the last sequence or cursor that was seen. Cursors are
 	// refused as by ListEvents. REST: GET /v1/events:watch as server-sent events.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[FeedEvent]) error
+	// RecordChanges tells the feed of changes of runs, each once and in the order of each run. Ends of runs of
+	// workflows are added to their history, with what was booked of them. For executors alone.
+	RecordChanges(context.Context, *RecordChangesRequest) (*RecordChangesResponse, error)
 	mustEmbedUnimplementedRegistryServiceServer()
 }
 
@@ -774,6 +791,9 @@ func (UnimplementedRegistryServiceServer) ListEvents(context.Context, *ListEvent
 }
 func (UnimplementedRegistryServiceServer) WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[FeedEvent]) error {
 	return status.Error(codes.Unimplemented, "method WatchEvents not implemented")
+}
+func (UnimplementedRegistryServiceServer) RecordChanges(context.Context, *RecordChangesRequest) (*RecordChangesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordChanges not implemented")
 }
 func (UnimplementedRegistryServiceServer) mustEmbedUnimplementedRegistryServiceServer() {}
 func (UnimplementedRegistryServiceServer) testEmbeddedByValue()                         {}
@@ -1419,6 +1439,24 @@ func _RegistryService_WatchEvents_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RegistryService_WatchEventsServer = grpc.ServerStreamingServer[FeedEvent]
 
+func _RegistryService_RecordChanges_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordChangesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).RecordChanges(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_RecordChanges_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).RecordChanges(ctx, req.(*RecordChangesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RegistryService_ServiceDesc is the grpc.ServiceDesc for RegistryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1561,6 +1599,10 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListEvents",
 			Handler:    _RegistryService_ListEvents_Handler,
+		},
+		{
+			MethodName: "RecordChanges",
+			Handler:    _RegistryService_RecordChanges_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

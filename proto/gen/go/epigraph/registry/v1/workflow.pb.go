@@ -14,7 +14,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	_ "google.golang.org/protobuf/types/known/durationpb"
 	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -2938,179 +2938,6 @@ func (x *ResolveWorkflowResponse) GetTriggers() []string {
 	return nil
 }
 
-// WorkflowRun is the end of a run of a workflow.
-type WorkflowRun struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run.
-	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// The version as SLUG@VERSION.
-	Workflow string `protobuf:"bytes,2,opt,name=workflow,proto3" json:"workflow,omitempty"`
-	// How it ended.
-	Outcome WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
-	// What it and all runs below it used; absent counts what is booked of the run alone.
-	Usage *WorkflowRunUsage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
-	// The time from its start to its end, waiting included; absent if it is not known.
-	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
-	// Why it failed or was canceled, as a word.
-	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WorkflowRun) Reset() {
-	*x = WorkflowRun{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WorkflowRun) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WorkflowRun) ProtoMessage() {}
-
-func (x *WorkflowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WorkflowRun.ProtoReflect.Descriptor instead.
-func (*WorkflowRun) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *WorkflowRun) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-func (x *WorkflowRun) GetWorkflow() string {
-	if x != nil {
-		return x.Workflow
-	}
-	return ""
-}
-
-func (x *WorkflowRun) GetOutcome() WorkflowRunOutcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED
-}
-
-func (x *WorkflowRun) GetUsage() *WorkflowRunUsage {
-	if x != nil {
-		return x.Usage
-	}
-	return nil
-}
-
-func (x *WorkflowRun) GetDuration() *durationpb.Duration {
-	if x != nil {
-		return x.Duration
-	}
-	return nil
-}
-
-func (x *WorkflowRun) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// WorkflowRunPause says that a run of a version was paused, or resumed.
-type WorkflowRunPause struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run.
-	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// The version as SLUG@VERSION.
-	Workflow string `protobuf:"bytes,2,opt,name=workflow,proto3" json:"workflow,omitempty"`
-	// The sequence of the event of the run: each is told once.
-	Seq int64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	// Whether it was resumed, and not paused.
-	Resumed bool `protobuf:"varint,4,opt,name=resumed,proto3" json:"resumed,omitempty"`
-	// Why, as a word.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WorkflowRunPause) Reset() {
-	*x = WorkflowRunPause{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WorkflowRunPause) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WorkflowRunPause) ProtoMessage() {}
-
-func (x *WorkflowRunPause) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WorkflowRunPause.ProtoReflect.Descriptor instead.
-func (*WorkflowRunPause) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
-}
-
-func (x *WorkflowRunPause) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-func (x *WorkflowRunPause) GetWorkflow() string {
-	if x != nil {
-		return x.Workflow
-	}
-	return ""
-}
-
-func (x *WorkflowRunPause) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-func (x *WorkflowRunPause) GetResumed() bool {
-	if x != nil {
-		return x.Resumed
-	}
-	return false
-}
-
-func (x *WorkflowRunPause) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
 // WorkflowRunUsage is what a run and all below it used.
 type WorkflowRunUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3126,7 +2953,7 @@ type WorkflowRunUsage struct {
 
 func (x *WorkflowRunUsage) Reset() {
 	*x = WorkflowRunUsage{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +2965,7 @@ func (x *WorkflowRunUsage) String() string {
 func (*WorkflowRunUsage) ProtoMessage() {}
 
 func (x *WorkflowRunUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +2978,7 @@ func (x *WorkflowRunUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunUsage.ProtoReflect.Descriptor instead.
 func (*WorkflowRunUsage) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkflowRunUsage) GetCostNanoUsd() int64 {
@@ -3175,107 +3002,6 @@ func (x *WorkflowRunUsage) GetUnpricedCalls() int64 {
 	return 0
 }
 
-// RecordWorkflowRunsRequest carries ends of runs.
-type RecordWorkflowRunsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The runs.
-	Runs []*WorkflowRun `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
-	// Pauses of runs that have not ended. They change no history, and are events of the feed alone.
-	Pauses        []*WorkflowRunPause `protobuf:"bytes,2,rep,name=pauses,proto3" json:"pauses,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RecordWorkflowRunsRequest) Reset() {
-	*x = RecordWorkflowRunsRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RecordWorkflowRunsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RecordWorkflowRunsRequest) ProtoMessage() {}
-
-func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RecordWorkflowRunsRequest.ProtoReflect.Descriptor instead.
-func (*RecordWorkflowRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{36}
-}
-
-func (x *RecordWorkflowRunsRequest) GetRuns() []*WorkflowRun {
-	if x != nil {
-		return x.Runs
-	}
-	return nil
-}
-
-func (x *RecordWorkflowRunsRequest) GetPauses() []*WorkflowRunPause {
-	if x != nil {
-		return x.Pauses
-	}
-	return nil
-}
-
-// RecordWorkflowRunsResponse says that they are recorded.
-type RecordWorkflowRunsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many ends and pauses were new.
-	Recorded      int32 `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RecordWorkflowRunsResponse) Reset() {
-	*x = RecordWorkflowRunsResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RecordWorkflowRunsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RecordWorkflowRunsResponse) ProtoMessage() {}
-
-func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RecordWorkflowRunsResponse.ProtoReflect.Descriptor instead.
-func (*RecordWorkflowRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{37}
-}
-
-func (x *RecordWorkflowRunsResponse) GetRecorded() int32 {
-	if x != nil {
-		return x.Recorded
-	}
-	return 0
-}
-
 // ForecastWorkflowRequest says of what a forecast is wanted.
 type ForecastWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3293,7 +3019,7 @@ type ForecastWorkflowRequest struct {
 
 func (x *ForecastWorkflowRequest) Reset() {
 	*x = ForecastWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[38]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3031,7 @@ func (x *ForecastWorkflowRequest) String() string {
 func (*ForecastWorkflowRequest) ProtoMessage() {}
 
 func (x *ForecastWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[38]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3044,7 @@ func (x *ForecastWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ForecastWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ForecastWorkflowRequest) GetRef() string {
@@ -3381,7 +3107,7 @@ type WorkflowForecast struct {
 
 func (x *WorkflowForecast) Reset() {
 	*x = WorkflowForecast{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[39]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3393,7 +3119,7 @@ func (x *WorkflowForecast) String() string {
 func (*WorkflowForecast) ProtoMessage() {}
 
 func (x *WorkflowForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[39]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3406,7 +3132,7 @@ func (x *WorkflowForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowForecast.ProtoReflect.Descriptor instead.
 func (*WorkflowForecast) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkflowForecast) GetRef() string {
@@ -3506,7 +3232,7 @@ type ForecastAmount struct {
 
 func (x *ForecastAmount) Reset() {
 	*x = ForecastAmount{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[40]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3244,7 @@ func (x *ForecastAmount) String() string {
 func (*ForecastAmount) ProtoMessage() {}
 
 func (x *ForecastAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[40]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3257,7 @@ func (x *ForecastAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastAmount.ProtoReflect.Descriptor instead.
 func (*ForecastAmount) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ForecastAmount) GetP50() int64 {
@@ -3592,7 +3318,7 @@ type ForecastNode struct {
 
 func (x *ForecastNode) Reset() {
 	*x = ForecastNode{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[41]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3604,7 +3330,7 @@ func (x *ForecastNode) String() string {
 func (*ForecastNode) ProtoMessage() {}
 
 func (x *ForecastNode) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[41]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3617,7 +3343,7 @@ func (x *ForecastNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastNode.ProtoReflect.Descriptor instead.
 func (*ForecastNode) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ForecastNode) GetNodeId() string {
@@ -3902,32 +3628,11 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\btriggers\x18\n" +
 	" \x03(\tR\btriggersB\x12\n" +
 	"\x10_budget_nano_usdB\x10\n" +
-	"\x0e_budget_tokens\"\xc8\x02\n" +
-	"\vWorkflowRun\x12 \n" +
-	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
-	"\bworkflow\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12N\n" +
-	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\x12<\n" +
-	"\x05usage\x18\x04 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12?\n" +
-	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\bduration\x12 \n" +
-	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\"\xb3\x01\n" +
-	"\x10WorkflowRunPause\x12 \n" +
-	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
-	"\bworkflow\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12\x19\n" +
-	"\x03seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x03seq\x12\x18\n" +
-	"\aresumed\x18\x04 \x01(\bR\aresumed\x12 \n" +
-	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\"\x90\x01\n" +
+	"\x0e_budget_tokens\"\x90\x01\n" +
 	"\x10WorkflowRunUsage\x12+\n" +
 	"\rcost_nano_usd\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vcostNanoUsd\x12\x1f\n" +
 	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12.\n" +
-	"\x0eunpriced_calls\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\runpricedCalls\"\xa8\x01\n" +
-	"\x19RecordWorkflowRunsRequest\x12@\n" +
-	"\x04runs\x18\x01 \x03(\v2!.epigraph.registry.v1.WorkflowRunB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04runs\x12I\n" +
-	"\x06pauses\x18\x02 \x03(\v2&.epigraph.registry.v1.WorkflowRunPauseB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06pauses\"8\n" +
-	"\x1aRecordWorkflowRunsResponse\x12\x1a\n" +
-	"\brecorded\x18\x01 \x01(\x05R\brecorded\"\xac\x01\n" +
+	"\x0eunpriced_calls\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\runpricedCalls\"\xac\x01\n" +
 	"\x17ForecastWorkflowRequest\x12\x1a\n" +
 	"\x03ref\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x03ref\x12\x1a\n" +
 	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x03key\x12!\n" +
@@ -3986,7 +3691,7 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\rForecastBasis\x12\x1e\n" +
 	"\x1aFORECAST_BASIS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16FORECAST_BASIS_HISTORY\x10\x01\x12\x18\n" +
-	"\x14FORECAST_BASIS_GRAPH\x10\x022\xc0\x14\n" +
+	"\x14FORECAST_BASIS_GRAPH\x10\x022\xc7\x13\n" +
 	"\x0fWorkflowService\x12w\n" +
 	"\x0eCreateWorkflow\x12+.epigraph.registry.v1.CreateWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/workflows\x12\xa0\x01\n" +
 	"\x15CreateWorkflowVersion\x122.epigraph.registry.v1.CreateWorkflowVersionRequest\x1a%.epigraph.registry.v1.WorkflowVersion\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/workflows/{workflow}/versions\x12y\n" +
@@ -4004,8 +3709,7 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x10ValidateWorkflow\x12-.epigraph.registry.v1.ValidateWorkflowRequest\x1a..epigraph.registry.v1.ValidateWorkflowResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:validate\x12\x97\x01\n" +
 	"\x11DiscoverWorkflows\x12..epigraph.registry.v1.DiscoverWorkflowsRequest\x1a/.epigraph.registry.v1.DiscoverWorkflowsResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:discover\x12\x8d\x01\n" +
 	"\x0fResolveWorkflow\x12,.epigraph.registry.v1.ResolveWorkflowRequest\x1a-.epigraph.registry.v1.ResolveWorkflowResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/workflows:resolve\x12\xa6\x01\n" +
-	"\x10ForecastWorkflow\x12-.epigraph.registry.v1.ForecastWorkflowRequest\x1a&.epigraph.registry.v1.WorkflowForecast\";\x82\xd3\xe4\x93\x025Z\x1b:\x01*\"\x16/v1/workflows:forecast\x12\x16/v1/workflows:forecast\x12w\n" +
-	"\x12RecordWorkflowRuns\x12/.epigraph.registry.v1.RecordWorkflowRunsRequest\x1a0.epigraph.registry.v1.RecordWorkflowRunsResponseB\xea\x01\n" +
+	"\x10ForecastWorkflow\x12-.epigraph.registry.v1.ForecastWorkflowRequest\x1a&.epigraph.registry.v1.WorkflowForecast\";\x82\xd3\xe4\x93\x025Z\x1b:\x01*\"\x16/v1/workflows:forecast\x12\x16/v1/workflows:forecastB\xea\x01\n" +
 	"\x18com.epigraph.registry.v1B\rWorkflowProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -4021,7 +3725,7 @@ func file_epigraph_registry_v1_workflow_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_workflow_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(WorkflowState)(0),                   // 0: epigraph.registry.v1.WorkflowState
 	(WorkflowForm)(0),                    // 1: epigraph.registry.v1.WorkflowForm
@@ -4060,32 +3764,27 @@ var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(*WorkflowCapabilities)(nil),         // 34: epigraph.registry.v1.WorkflowCapabilities
 	(*ResolveWorkflowRequest)(nil),       // 35: epigraph.registry.v1.ResolveWorkflowRequest
 	(*ResolveWorkflowResponse)(nil),      // 36: epigraph.registry.v1.ResolveWorkflowResponse
-	(*WorkflowRun)(nil),                  // 37: epigraph.registry.v1.WorkflowRun
-	(*WorkflowRunPause)(nil),             // 38: epigraph.registry.v1.WorkflowRunPause
-	(*WorkflowRunUsage)(nil),             // 39: epigraph.registry.v1.WorkflowRunUsage
-	(*RecordWorkflowRunsRequest)(nil),    // 40: epigraph.registry.v1.RecordWorkflowRunsRequest
-	(*RecordWorkflowRunsResponse)(nil),   // 41: epigraph.registry.v1.RecordWorkflowRunsResponse
-	(*ForecastWorkflowRequest)(nil),      // 42: epigraph.registry.v1.ForecastWorkflowRequest
-	(*WorkflowForecast)(nil),             // 43: epigraph.registry.v1.WorkflowForecast
-	(*ForecastAmount)(nil),               // 44: epigraph.registry.v1.ForecastAmount
-	(*ForecastNode)(nil),                 // 45: epigraph.registry.v1.ForecastNode
-	(*timestamppb.Timestamp)(nil),        // 46: google.protobuf.Timestamp
-	(*v1.Graph)(nil),                     // 47: epigraph.graph.v1.Graph
-	(*durationpb.Duration)(nil),          // 48: google.protobuf.Duration
-	(*emptypb.Empty)(nil),                // 49: google.protobuf.Empty
+	(*WorkflowRunUsage)(nil),             // 37: epigraph.registry.v1.WorkflowRunUsage
+	(*ForecastWorkflowRequest)(nil),      // 38: epigraph.registry.v1.ForecastWorkflowRequest
+	(*WorkflowForecast)(nil),             // 39: epigraph.registry.v1.WorkflowForecast
+	(*ForecastAmount)(nil),               // 40: epigraph.registry.v1.ForecastAmount
+	(*ForecastNode)(nil),                 // 41: epigraph.registry.v1.ForecastNode
+	(*timestamppb.Timestamp)(nil),        // 42: google.protobuf.Timestamp
+	(*v1.Graph)(nil),                     // 43: epigraph.graph.v1.Graph
+	(*emptypb.Empty)(nil),                // 44: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.Workflow.state:type_name -> epigraph.registry.v1.WorkflowState
 	5,  // 1: epigraph.registry.v1.Workflow.aliases:type_name -> epigraph.registry.v1.WorkflowAlias
 	8,  // 2: epigraph.registry.v1.Workflow.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	46, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
-	46, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
+	42, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
+	42, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
 	7,  // 5: epigraph.registry.v1.Workflow.size:type_name -> epigraph.registry.v1.WorkflowSize
 	6,  // 6: epigraph.registry.v1.WorkflowAlias.versions:type_name -> epigraph.registry.v1.WorkflowWeight
 	1,  // 7: epigraph.registry.v1.WorkflowVersion.form:type_name -> epigraph.registry.v1.WorkflowForm
 	7,  // 8: epigraph.registry.v1.WorkflowVersion.size:type_name -> epigraph.registry.v1.WorkflowSize
 	8,  // 9: epigraph.registry.v1.WorkflowVersion.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	46, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
+	42, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 11: epigraph.registry.v1.CreateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	1,  // 12: epigraph.registry.v1.CreateWorkflowVersionRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	0,  // 13: epigraph.registry.v1.ListWorkflowsRequest.states:type_name -> epigraph.registry.v1.WorkflowState
@@ -4101,59 +3800,52 @@ var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	34, // 23: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
 	34, // 24: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
 	34, // 25: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	47, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
-	2,  // 27: epigraph.registry.v1.WorkflowRun.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	39, // 28: epigraph.registry.v1.WorkflowRun.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	48, // 29: epigraph.registry.v1.WorkflowRun.duration:type_name -> google.protobuf.Duration
-	37, // 30: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
-	38, // 31: epigraph.registry.v1.RecordWorkflowRunsRequest.pauses:type_name -> epigraph.registry.v1.WorkflowRunPause
-	1,  // 32: epigraph.registry.v1.ForecastWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
-	3,  // 33: epigraph.registry.v1.WorkflowForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
-	44, // 34: epigraph.registry.v1.WorkflowForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
-	44, // 35: epigraph.registry.v1.WorkflowForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
-	44, // 36: epigraph.registry.v1.WorkflowForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
-	45, // 37: epigraph.registry.v1.WorkflowForecast.nodes:type_name -> epigraph.registry.v1.ForecastNode
-	11, // 38: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
-	12, // 39: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
-	13, // 40: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
-	14, // 41: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
-	16, // 42: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
-	17, // 43: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
-	19, // 44: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
-	20, // 45: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
-	21, // 46: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
-	22, // 47: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
-	25, // 48: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
-	26, // 49: epigraph.registry.v1.WorkflowService.ExposeWorkflow:input_type -> epigraph.registry.v1.ExposeWorkflowRequest
-	27, // 50: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
-	28, // 51: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
-	30, // 52: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
-	35, // 53: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
-	42, // 54: epigraph.registry.v1.WorkflowService.ForecastWorkflow:input_type -> epigraph.registry.v1.ForecastWorkflowRequest
-	40, // 55: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
-	4,  // 56: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	9,  // 57: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	4,  // 58: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
-	15, // 59: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
-	9,  // 60: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	18, // 61: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
-	4,  // 62: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	4,  // 63: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	4,  // 64: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
-	23, // 65: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
-	4,  // 66: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	4,  // 67: epigraph.registry.v1.WorkflowService.ExposeWorkflow:output_type -> epigraph.registry.v1.Workflow
-	49, // 68: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
-	29, // 69: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
-	32, // 70: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
-	36, // 71: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
-	43, // 72: epigraph.registry.v1.WorkflowService.ForecastWorkflow:output_type -> epigraph.registry.v1.WorkflowForecast
-	41, // 73: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
-	56, // [56:74] is the sub-list for method output_type
-	38, // [38:56] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	43, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
+	1,  // 27: epigraph.registry.v1.ForecastWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
+	3,  // 28: epigraph.registry.v1.WorkflowForecast.basis:type_name -> epigraph.registry.v1.ForecastBasis
+	40, // 29: epigraph.registry.v1.WorkflowForecast.cost_nano_usd:type_name -> epigraph.registry.v1.ForecastAmount
+	40, // 30: epigraph.registry.v1.WorkflowForecast.tokens:type_name -> epigraph.registry.v1.ForecastAmount
+	40, // 31: epigraph.registry.v1.WorkflowForecast.duration_ms:type_name -> epigraph.registry.v1.ForecastAmount
+	41, // 32: epigraph.registry.v1.WorkflowForecast.nodes:type_name -> epigraph.registry.v1.ForecastNode
+	11, // 33: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
+	12, // 34: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
+	13, // 35: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
+	14, // 36: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
+	16, // 37: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
+	17, // 38: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
+	19, // 39: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
+	20, // 40: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
+	21, // 41: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
+	22, // 42: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
+	25, // 43: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
+	26, // 44: epigraph.registry.v1.WorkflowService.ExposeWorkflow:input_type -> epigraph.registry.v1.ExposeWorkflowRequest
+	27, // 45: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
+	28, // 46: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
+	30, // 47: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
+	35, // 48: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
+	38, // 49: epigraph.registry.v1.WorkflowService.ForecastWorkflow:input_type -> epigraph.registry.v1.ForecastWorkflowRequest
+	4,  // 50: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	9,  // 51: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	4,  // 52: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
+	15, // 53: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
+	9,  // 54: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	18, // 55: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
+	4,  // 56: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	4,  // 57: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	4,  // 58: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
+	23, // 59: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
+	4,  // 60: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	4,  // 61: epigraph.registry.v1.WorkflowService.ExposeWorkflow:output_type -> epigraph.registry.v1.Workflow
+	44, // 62: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
+	29, // 63: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
+	32, // 64: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
+	36, // 65: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
+	39, // 66: epigraph.registry.v1.WorkflowService.ForecastWorkflow:output_type -> epigraph.registry.v1.WorkflowForecast
+	50, // [50:67] is the sub-list for method output_type
+	33, // [33:50] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_workflow_proto_init() }
@@ -4163,15 +3855,15 @@ func file_epigraph_registry_v1_workflow_proto_init() {
 	}
 	file_epigraph_registry_v1_workflow_proto_msgTypes[4].OneofWrappers = []any{}
 	file_epigraph_registry_v1_workflow_proto_msgTypes[32].OneofWrappers = []any{}
-	file_epigraph_registry_v1_workflow_proto_msgTypes[40].OneofWrappers = []any{}
-	file_epigraph_registry_v1_workflow_proto_msgTypes[41].OneofWrappers = []any{}
+	file_epigraph_registry_v1_workflow_proto_msgTypes[36].OneofWrappers = []any{}
+	file_epigraph_registry_v1_workflow_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_workflow_proto_rawDesc), len(file_epigraph_registry_v1_workflow_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   42,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

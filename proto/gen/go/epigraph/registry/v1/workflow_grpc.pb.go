@@ -39,7 +39,6 @@ const (
 	WorkflowService_DiscoverWorkflows_FullMethodName     = "/epigraph.registry.v1.WorkflowService/DiscoverWorkflows"
 	WorkflowService_ResolveWorkflow_FullMethodName       = "/epigraph.registry.v1.WorkflowService/ResolveWorkflow"
 	WorkflowService_ForecastWorkflow_FullMethodName      = "/epigraph.registry.v1.WorkflowService/ForecastWorkflow"
-	WorkflowService_RecordWorkflowRuns_FullMethodName    = "/epigraph.registry.v1.WorkflowService/RecordWorkflowRuns"
 )
 
 // WorkflowServiceClient is the client API for WorkflowService service.
@@ -91,9 +90,6 @@ type WorkflowServiceClient interface {
 	// runs of the version or, where there are none, what its graph bounds. A text that is not in the catalog is
 	// forecast from its graph.
 	ForecastWorkflow(ctx context.Context, in *ForecastWorkflowRequest, opts ...grpc.CallOption) (*WorkflowForecast, error)
-	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
-	// their calls. Runs of workflows that are not there any more are left out.
-	RecordWorkflowRuns(ctx context.Context, in *RecordWorkflowRunsRequest, opts ...grpc.CallOption) (*RecordWorkflowRunsResponse, error)
 }
 
 type workflowServiceClient struct {
@@ -274,16 +270,6 @@ func (c *workflowServiceClient) ForecastWorkflow(ctx context.Context, in *Foreca
 	return out, nil
 }
 
-func (c *workflowServiceClient) RecordWorkflowRuns(ctx context.Context, in *RecordWorkflowRunsRequest, opts ...grpc.CallOption) (*RecordWorkflowRunsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RecordWorkflowRunsResponse)
-	err := c.cc.Invoke(ctx, WorkflowService_RecordWorkflowRuns_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // WorkflowServiceServer is the server API for WorkflowService service.
 // All implementations must embed UnimplementedWorkflowServiceServer
 // for forward compatibility.
@@ -333,9 +319,6 @@ type WorkflowServiceServer interface {
 	// runs of the version or, where there are none, what its graph bounds. A text that is not in the catalog is
 	// forecast from its graph.
 	ForecastWorkflow(context.Context, *ForecastWorkflowRequest) (*WorkflowForecast, error)
-	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
-	// their calls. Runs of workflows that are not there any more are left out.
-	RecordWorkflowRuns(context.Context, *RecordWorkflowRunsRequest) (*RecordWorkflowRunsResponse, error)
 	mustEmbedUnimplementedWorkflowServiceServer()
 }
 
@@ -396,9 +379,6 @@ func (UnimplementedWorkflowServiceServer) ResolveWorkflow(context.Context, *Reso
 }
 func (UnimplementedWorkflowServiceServer) ForecastWorkflow(context.Context, *ForecastWorkflowRequest) (*WorkflowForecast, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForecastWorkflow not implemented")
-}
-func (UnimplementedWorkflowServiceServer) RecordWorkflowRuns(context.Context, *RecordWorkflowRunsRequest) (*RecordWorkflowRunsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method RecordWorkflowRuns not implemented")
 }
 func (UnimplementedWorkflowServiceServer) mustEmbedUnimplementedWorkflowServiceServer() {}
 func (UnimplementedWorkflowServiceServer) testEmbeddedByValue()                         {}
@@ -727,24 +707,6 @@ func _WorkflowService_ForecastWorkflow_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
-func _WorkflowService_RecordWorkflowRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RecordWorkflowRunsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(WorkflowServiceServer).RecordWorkflowRuns(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: WorkflowService_RecordWorkflowRuns_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(WorkflowServiceServer).RecordWorkflowRuns(ctx, req.(*RecordWorkflowRunsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // WorkflowService_ServiceDesc is the grpc.ServiceDesc for WorkflowService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -819,10 +781,6 @@ var WorkflowService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ForecastWorkflow",
 			Handler:    _WorkflowService_ForecastWorkflow_Handler,
-		},
-		{
-			MethodName: "RecordWorkflowRuns",
-			Handler:    _WorkflowService_RecordWorkflowRuns_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

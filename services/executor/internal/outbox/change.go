@@ -1,0 +1,156 @@
+package outbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// RunState is what became of a run, in the words of the outbox.
+type RunState string
+
+// The states that are told.
+const (
+	Started RunState = "STARTED"
+	Paused  RunState = "PAUSED"
+	Resumed RunState = "RESUMED"
+	Ended   RunState = "ENDED"
+)
+
+// RunChange tells the feed, and of an end the catalog, what became of a run.
+//
+// The outbox carries it, and the executor has no feed of its own: readers have one cursor for epics and
+// runs. The price is that the order between runs is that of the deliveries.
+type RunChange struct {
+	RunID string `json:"run_id"`
+	// Parent is the run that spawned it; empty for a root.
+	Parent string `json:"parent,omitempty"`
+	// Workflow is SLUG@VERSION; empty for a run of a plan or a graph.
+	Workflow string   `json:"workflow,omitempty"`
+	State    RunState `json:"state,omitempty"`
+	// Seq is that of the event of the run.
+	Seq  int64     `json:"seq,omitempty"`
+	Time time.Time `json:"time,omitzero"`
+	// Reason is why it failed, was canceled, paused or resumed.
+	Reason string `json:"reason,omitempty"`
+	// Outcome is how it ended.
+	Outcome Outcome `json:"outcome,omitempty"`
+	// Used is what a run that has ended and all below it used, if it is known with the end: it is for a run
+	// that made no calls. Otherwise it is known when the calls are booked.
+	Used  *Used `json:"used,omitempty"`
+	Trace Trace `json:"trace,omitzero"`
+	// Resumed is of items of KindPaused.
+	Resumed bool `json:"resumed,omitempty"`
+}
+
+// Used is what a run and all below it used.
+type Used struct {
+	NanoUSD       int64 `json:"nano_usd,omitempty"`
+	Tokens        int64 `json:"tokens,omitempty"`
+	UnpricedCalls int64 `json:"unpriced_calls,omitempty"`
+	// Duration is the time from the start of the run to its end; nil if it is not known.
+	Duration *time.Duration `json:"duration,omitempty"`
+}
+
+// Out is the stored form of a change.
+func (c RunChange) Out() (journal.Out, error) { return encode(KindRun, c) }
+
+// changes reports whether an item is a change of a run.
+func changes(kind string) bool { return kind == KindRun || kind == kindEnded || kind == kindPaused }
+
+// changeOf is the change that an item tells.
+func changeOf(it journal.OutboxItem) (RunChange, error) {
+	c, err := decode[RunChange](it)
+	switch it.Kind {
+	case kindEnded:
+		c.State, c.Seq = Ended, it.Seq
+	case kindPaused:
+		c.State = Paused
+		if c.Resumed {
+			c.State = Resumed
+		}
+	}
+	return c, err
+}
+
+// known reports whether a change can be told without waiting for usage.
+func (c *RunChange) known() bool { return c.State != Ended || c.Used != nil }
+
+// maxChanges is how many changes are told at once.
+const maxChanges = 500
+
+// early tells changes that stand first in the order of their runs, those of many runs at once: most runs make
+// no calls, and have nothing else to tell. It returns what is left of the groups. A change that must wait for
+// usage, and all behind it, is left. So is everything if the registry refuses: then each is told by itself.
+func (d *Deliverer) early(ctx context.Context, groups [][]journal.OutboxItem, down *outage) (acks []journal.OutboxAck, rest [][]journal.OutboxItem) {
+	var list []RunChange
+	var of []journal.OutboxAck
+	rest = make([][]journal.OutboxItem, 0, len(groups))
+	lead := make([]int, len(groups))
+	tell := func(from, to int) {
+		if len(list) == 0 {
+			return
+		}
+		if ctx.Err() == nil && !down.hits(groups[0][0].Namespace) {
+			call, cancel := context.WithTimeout(ctx, d.o.CallTimeout)
+			err := d.reg.RecordChanges(call, groups[0][0].Namespace, list)
+			cancel()
+			if err == nil {
+				acks = append(acks, of...)
+			} else {
+				down.hears(groups[0][0].Namespace, err)
+				clear(lead[from:to])
+			}
+		} else {
+			clear(lead[from:to])
+		}
+		list, of = nil, nil
+	}
+	from := 0
+	for i, g := range groups {
+		for _, it := range g {
+			if !changes(it.Kind) {
+				break
+			}
+			c, err := changeOf(it)
+			if err != nil || !c.known() {
+				break
+			}
+			list, of = append(list, c), append(of, journal.OutboxAck{ID: it.ID})
+			lead[i]++
+		}
+		if len(list) >= maxChanges {
+			tell(from, i+1)
+			from = i + 1
+		}
+	}
+	tell(from, len(groups))
+	for i, g := range groups {
+		if lead[i] < len(g) {
+			rest = append(rest, g[lead[i]:])
+		}
+	}
+	return acks, rest
+}
+
+// change tells one change, after the usage that it tells was booked.
+func (d *Deliverer) change(ctx context.Context, it journal.OutboxItem) (err error) {
+	c, err := changeOf(it)
+	if err != nil {
+		return err
+	}
+	ctx, end := d.begin(ctx, "run", c.Trace, it)
+	defer func() { end(err) }()
+	if !c.known() {
+		if c.Used, err = d.reg.Spent(ctx, it.Namespace, c.RunID); err != nil {
+			return err
+		}
+	}
+	return d.reg.RecordChanges(ctx, it.Namespace, []RunChange{c})
+}
+
+// ErrLater is the error of a Registry for an item that waits for others to be delivered. It is tried again,
+// and says nothing of the registry.
+var ErrLater = errs.New(errs.Conflict, "WAITS_FOR_USAGE", "usage of the run or of one below it is not booked yet")

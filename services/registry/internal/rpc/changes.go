@@ -1,0 +1,75 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
+	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
+	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
+)
+
+// RecordChanges implements registryv1.RegistryServiceServer.
+func (s *Server) RecordChanges(ctx context.Context, req *registryv1.RecordChangesRequest) (*registryv1.RecordChangesResponse, error) {
+	if len(req.GetRuns()) == 0 {
+		return &registryv1.RecordChangesResponse{}, nil
+	}
+	list := make([]cataloging.RunChange, len(req.GetRuns()))
+	for i, r := range req.GetRuns() {
+		var err error
+		if list[i], err = runChangeFrom(fmt.Sprintf("runs[%d]", i), r); err != nil {
+			return nil, err
+		}
+	}
+	n, err := s.catalog.RecordChanges(ctx, grpckit.Namespace(ctx), list)
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.RecordChangesResponse{Recorded: int32(n)}, nil
+}
+
+func runChangeFrom(field string, r *registryv1.RunChange) (cataloging.RunChange, error) {
+	c := cataloging.RunChange{Seq: r.GetSeq(), RunID: r.GetRunId(), Parent: r.GetParentRunId(), Reason: r.GetReason()}
+	switch r.GetKind() {
+	case registryv1.RunChangeKind_RUN_CHANGE_KIND_STARTED:
+		c.Kind = feed.RunStarted
+	case registryv1.RunChangeKind_RUN_CHANGE_KIND_PAUSED:
+		c.Kind = feed.RunPaused
+	case registryv1.RunChangeKind_RUN_CHANGE_KIND_RESUMED:
+		c.Kind = feed.RunResumed
+	default:
+		c.Kind = feed.RunEnded
+	}
+	if r.GetWorkflow() != "" {
+		var err error
+		if c.Ref, err = catalog.ParseRef(r.GetWorkflow()); err != nil {
+			return c, err
+		}
+		if c.Ref.Version == 0 {
+			return c, invalid(field+".workflow", "WORKFLOW_REF_INVALID", "must name a version by its number")
+		}
+	}
+	var err error
+	if c.Time, err = instant(field+".change_time", r.GetChangeTime()); err != nil || c.Kind != feed.RunEnded {
+		return c, err
+	}
+	u := r.GetUsage()
+	c.Whole, c.History.NanoUSD, c.History.Tokens, c.Sampled.UnpricedCalls = u != nil, u.GetCostNanoUsd(), u.GetTokens(), u.GetUnpricedCalls()
+	if r.GetDuration() != nil {
+		d := r.GetDuration().AsDuration()
+		c.Sampled.Duration = &d
+	}
+	switch r.GetOutcome() {
+	case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED:
+		c.History.Completed = 1
+	case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED:
+		c.History.Canceled = 1
+	case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED:
+		c.History.Failed = 1
+	default:
+		return c, invalid(field+".outcome", "OUTCOME_MISSING", "an end must say how the run ended")
+	}
+	return c, nil
+}
