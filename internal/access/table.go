@@ -58,6 +58,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/ForkRun":         run,
 	"epigraph.executor.v1.ExecutorService/AmendRun":        run,
 	"epigraph.executor.v1.ExecutorService/ExplainRun":      run,
+	"epigraph.executor.v1.ExecutorService/CompareRuns":     run,
 	"epigraph.executor.v1.ExecutorService/DeleteRun":       run,
 	"epigraph.executor.v1.ExecutorService/BulkCancelRuns":  run,
 	"epigraph.executor.v1.ExecutorService/BulkRetryRuns":   run,

@@ -342,6 +342,19 @@ func largeCases() map[string]func(*largeWorld) {
 			_, err = w.c.ExplainRun(w.t.Context(), &executorv1.ExplainRunRequest{RunId: bad})
 			require.NoError(w.t, err)
 		},
+		"ExecutorService/CompareRuns": func(w *largeWorld) {
+			id := w.start()
+			w.is(id, completed)
+			fork, err := w.c.ForkRun(w.t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "first"},
+				Named: map[string]*graphv1.Payload{"text": value(`"short"`)}})
+			require.NoError(w.t, err)
+			w.is(fork.GetId(), completed)
+			c, err := w.c.CompareRuns(w.t.Context(), &executorv1.CompareRunsRequest{RunId: fork.GetId()})
+			require.NoError(w.t, err)
+			require.JSONEq(w.t, large, string(c.GetBaseResult().GetJson()))
+			require.JSONEq(w.t, large, string(c.GetVisits()[0].GetBase().GetValues()[0].GetJson()))
+			require.Empty(w.t, c.GetInputFields())
+		},
 		"ExecutorService/DeleteRun": func(w *largeWorld) {
 			id := w.start()
 			w.is(id, completed)

@@ -100,7 +100,7 @@ func principals(t *testing.T, r *replica) {
 	// nil stands for reading methods.
 	table := map[string]func(t *testing.T) string{
 		executors + "ValidateGraph": nil, executors + "GetRun": nil, executors + "GetRunGraph": nil, executors + "ListRuns": nil, executors + "ListVisits": nil,
-		executors + "WatchRun": nil, executors + "ExplainRun": nil, executors + "ListInterrupts": nil, executors + "GetInterrupt": nil, executors + "ListActors": nil,
+		executors + "WatchRun": nil, executors + "ExplainRun": nil, executors + "CompareRuns": nil, executors + "ListInterrupts": nil, executors + "GetInterrupt": nil, executors + "ListActors": nil,
 		scheduling + "GetSchedule": nil, scheduling + "ListSchedules": nil,
 		limiting + "ListLimits": nil,
 

@@ -99,6 +99,7 @@ type commands struct {
 		Tree       runsTreeCmd       `cmd:"" help:"Show the visits of a run and of the runs below it, with their costs."`
 		Watch      runsWatchCmd      `cmd:"" help:"Watch a run to its end."`
 		Explain    runsExplainCmd    `cmd:"" help:"Explain why a run does not move, or why it failed."`
+		Compare    runsCompareCmd    `cmd:"" help:"Show how two runs differ; a fork and its origin by default."`
 		Graph      runsGraphCmd      `cmd:"" help:"Show the graph of a run."`
 		Interrupts runsInterruptsCmd `cmd:"" help:"List the interrupts of a run and of its descendants."`
 		Pause      runsPauseCmd      `cmd:"" help:"Pause a run: hold back new attempts."`

@@ -11,7 +11,7 @@ import (
 // for callers of the API, and users of the command line need the command.
 var commandOf = map[string]string{
 	"StartRun": "run", "ParsePlan": "plan read", "CreatePlan": "plan create", "StreamPlan": "plan create --run", "RevisePlan": "runs revise",
-	"ListRuns": "runs ls", "GetRun": "runs get", "GetRunGraph": "runs graph", "ListVisits": "runs visits", "WatchRun": "runs watch", "ExplainRun": "runs explain",
+	"ListRuns": "runs ls", "GetRun": "runs get", "GetRunGraph": "runs graph", "ListVisits": "runs visits", "WatchRun": "runs watch", "ExplainRun": "runs explain", "CompareRuns": "runs compare",
 	"PauseRun": "runs pause", "StopRun": "runs stop", "ResumeRun": "runs resume", "CancelRun": "runs cancel", "RetryRun": "runs retry", "ForkRun": "runs fork", "AmendRun": "runs amend",
 	"DeleteRun": "runs delete", "ReconcileVisit": "runs reconcile", "SignalRun": "runs signal", "SendMessage": "runs send",
 	"BulkCancelRuns": "runs bulk-cancel", "BulkRetryRuns": "runs bulk-retry", "BulkDeleteRuns": "runs bulk-delete",

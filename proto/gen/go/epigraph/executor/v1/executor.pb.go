@@ -2885,6 +2885,455 @@ func (x *ExplainRunRequest) GetRunId() string {
 	return ""
 }
 
+// CompareRunsRequest names two runs.
+type CompareRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The run with which it is compared; empty means the run of which it is a fork.
+	BaseRunId string `protobuf:"bytes,2,opt,name=base_run_id,json=baseRunId,proto3" json:"base_run_id,omitempty"`
+	// Whether visits in which the two do not differ are listed, too.
+	AllVisits bool `protobuf:"varint,3,opt,name=all_visits,json=allVisits,proto3" json:"all_visits,omitempty"`
+	// How many visits to return: 50 when 0, at most 200.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The token of the page wanted.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareRunsRequest) Reset() {
+	*x = CompareRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareRunsRequest) ProtoMessage() {}
+
+func (x *CompareRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareRunsRequest.ProtoReflect.Descriptor instead.
+func (*CompareRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *CompareRunsRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *CompareRunsRequest) GetBaseRunId() string {
+	if x != nil {
+		return x.BaseRunId
+	}
+	return ""
+}
+
+func (x *CompareRunsRequest) GetAllVisits() bool {
+	if x != nil {
+		return x.AllVisits
+	}
+	return false
+}
+
+func (x *CompareRunsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *CompareRunsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// CompareRunsResponse is how a run differs from its base. Pages after the first have only visits.
+type CompareRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The base, as in a list: with its times, its usage and its costs, without its input and its result.
+	Base *Run `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
+	// The run, as in a list.
+	Run *Run `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// What makes the graph of the run of that of the base.
+	Graph *GraphComparison `protobuf:"bytes,3,opt,name=graph,proto3" json:"graph,omitempty"`
+	// The parts of the input that differ, such as "named.city", "args[0]", "context" or "attachments", at most 1000.
+	InputFields []string `protobuf:"bytes,4,rep,name=input_fields,json=inputFields,proto3" json:"input_fields,omitempty"`
+	// Whether the results differ. A run without a result differs from one with a result.
+	ResultDiffers bool `protobuf:"varint,5,opt,name=result_differs,json=resultDiffers,proto3" json:"result_differs,omitempty"`
+	// The result of the base. Absent without one, and if it has more than 64 KiB: GetRun has it.
+	BaseResult *v1.Payload `protobuf:"bytes,6,opt,name=base_result,json=baseResult,proto3" json:"base_result,omitempty"`
+	// The result of the run, as base_result.
+	RunResult *v1.Payload `protobuf:"bytes,7,opt,name=run_result,json=runResult,proto3" json:"run_result,omitempty"`
+	// How many visits are the same in both.
+	SameVisits int32 `protobuf:"varint,8,opt,name=same_visits,json=sameVisits,proto3" json:"same_visits,omitempty"`
+	// How many visits differ, or are in one of the two only.
+	DifferentVisits int32 `protobuf:"varint,9,opt,name=different_visits,json=differentVisits,proto3" json:"different_visits,omitempty"`
+	// The first visit that differs, in the order of the visits; absent if none does.
+	FirstDifference *VisitComparison `protobuf:"bytes,10,opt,name=first_difference,json=firstDifference,proto3" json:"first_difference,omitempty"`
+	// The visits, in the order in which they ended in the run. Those that have not ended there follow, and then those
+	// that only the base has.
+	Visits []*VisitComparison `protobuf:"bytes,11,rep,name=visits,proto3" json:"visits,omitempty"`
+	// The token of the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,12,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Whether one of the two has more than 20,000 visits. Those that ended first are compared then, and a visit that
+	// only one of the two has among these is left out.
+	Truncated     bool `protobuf:"varint,13,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareRunsResponse) Reset() {
+	*x = CompareRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareRunsResponse) ProtoMessage() {}
+
+func (x *CompareRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareRunsResponse.ProtoReflect.Descriptor instead.
+func (*CompareRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *CompareRunsResponse) GetBase() *Run {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetGraph() *GraphComparison {
+	if x != nil {
+		return x.Graph
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetInputFields() []string {
+	if x != nil {
+		return x.InputFields
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetResultDiffers() bool {
+	if x != nil {
+		return x.ResultDiffers
+	}
+	return false
+}
+
+func (x *CompareRunsResponse) GetBaseResult() *v1.Payload {
+	if x != nil {
+		return x.BaseResult
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetRunResult() *v1.Payload {
+	if x != nil {
+		return x.RunResult
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetSameVisits() int32 {
+	if x != nil {
+		return x.SameVisits
+	}
+	return 0
+}
+
+func (x *CompareRunsResponse) GetDifferentVisits() int32 {
+	if x != nil {
+		return x.DifferentVisits
+	}
+	return 0
+}
+
+func (x *CompareRunsResponse) GetFirstDifference() *VisitComparison {
+	if x != nil {
+		return x.FirstDifference
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetVisits() []*VisitComparison {
+	if x != nil {
+		return x.Visits
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *CompareRunsResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// GraphComparison is what makes one graph of another. Each list has at most 1000 elements.
+type GraphComparison struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the graphs are the same.
+	Same bool `protobuf:"varint,1,opt,name=same,proto3" json:"same,omitempty"`
+	// Nodes that only the graph of the run has.
+	AddedNodes []string `protobuf:"bytes,2,rep,name=added_nodes,json=addedNodes,proto3" json:"added_nodes,omitempty"`
+	// Nodes that only the graph of the base has.
+	RemovedNodes []string `protobuf:"bytes,3,rep,name=removed_nodes,json=removedNodes,proto3" json:"removed_nodes,omitempty"`
+	// Nodes that differ, each with the fields that do. Of the arguments each that differs is named, such as
+	// "named.text" or "args[1]".
+	ChangedNodes []*NodeChange `protobuf:"bytes,4,rep,name=changed_nodes,json=changedNodes,proto3" json:"changed_nodes,omitempty"`
+	// Edges that only the graph of the run has, as "from -> to". One that differs is in both lists.
+	AddedEdges []string `protobuf:"bytes,5,rep,name=added_edges,json=addedEdges,proto3" json:"added_edges,omitempty"`
+	// Edges that only the graph of the base has, as "from -> to".
+	RemovedEdges []string `protobuf:"bytes,6,rep,name=removed_edges,json=removedEdges,proto3" json:"removed_edges,omitempty"`
+	// The keys of the state whose declarations differ.
+	ChangedState []string `protobuf:"bytes,7,rep,name=changed_state,json=changedState,proto3" json:"changed_state,omitempty"`
+	// How many nodes, edges and keys of the state differ, those that the lists leave out included.
+	Differences   int32 `protobuf:"varint,8,opt,name=differences,proto3" json:"differences,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphComparison) Reset() {
+	*x = GraphComparison{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphComparison) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphComparison) ProtoMessage() {}
+
+func (x *GraphComparison) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphComparison.ProtoReflect.Descriptor instead.
+func (*GraphComparison) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *GraphComparison) GetSame() bool {
+	if x != nil {
+		return x.Same
+	}
+	return false
+}
+
+func (x *GraphComparison) GetAddedNodes() []string {
+	if x != nil {
+		return x.AddedNodes
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetRemovedNodes() []string {
+	if x != nil {
+		return x.RemovedNodes
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetChangedNodes() []*NodeChange {
+	if x != nil {
+		return x.ChangedNodes
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetAddedEdges() []string {
+	if x != nil {
+		return x.AddedEdges
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetRemovedEdges() []string {
+	if x != nil {
+		return x.RemovedEdges
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetChangedState() []string {
+	if x != nil {
+		return x.ChangedState
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetDifferences() int32 {
+	if x != nil {
+		return x.Differences
+	}
+	return 0
+}
+
+// VisitComparison is a visit in two runs.
+type VisitComparison struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The number of the visit, from 1.
+	Visit int32 `protobuf:"varint,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	// What differs: "presence", "state", "values", "error", "actor" and "arguments". The last are those of the node
+	// in the graph. Times, attempts and usage are shown and not compared. Empty if nothing differs.
+	Differences []string `protobuf:"bytes,3,rep,name=differences,proto3" json:"differences,omitempty"`
+	// The visit in the base; absent if it is not there. Its values are left out above 4 KiB: see base_bytes.
+	Base *Visit `protobuf:"bytes,4,opt,name=base,proto3" json:"base,omitempty"`
+	// The visit in the run, as base.
+	Run *Visit `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
+	// How many bytes the values of the base have. ListVisits has those that are left out.
+	BaseBytes int64 `protobuf:"varint,6,opt,name=base_bytes,json=baseBytes,proto3" json:"base_bytes,omitempty"`
+	// How many bytes the values of the run have.
+	RunBytes      int64 `protobuf:"varint,7,opt,name=run_bytes,json=runBytes,proto3" json:"run_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisitComparison) Reset() {
+	*x = VisitComparison{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisitComparison) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisitComparison) ProtoMessage() {}
+
+func (x *VisitComparison) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisitComparison.ProtoReflect.Descriptor instead.
+func (*VisitComparison) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *VisitComparison) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *VisitComparison) GetVisit() int32 {
+	if x != nil {
+		return x.Visit
+	}
+	return 0
+}
+
+func (x *VisitComparison) GetDifferences() []string {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+func (x *VisitComparison) GetBase() *Visit {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *VisitComparison) GetRun() *Visit {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *VisitComparison) GetBaseBytes() int64 {
+	if x != nil {
+		return x.BaseBytes
+	}
+	return 0
+}
+
+func (x *VisitComparison) GetRunBytes() int64 {
+	if x != nil {
+		return x.RunBytes
+	}
+	return 0
+}
+
 // DeleteRunRequest names a run.
 type DeleteRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2898,7 +3347,7 @@ type DeleteRunRequest struct {
 
 func (x *DeleteRunRequest) Reset() {
 	*x = DeleteRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3359,7 @@ func (x *DeleteRunRequest) String() string {
 func (*DeleteRunRequest) ProtoMessage() {}
 
 func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3372,7 @@ func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteRunRequest) GetRunId() string {
@@ -2965,7 +3414,7 @@ type RunFilter struct {
 
 func (x *RunFilter) Reset() {
 	*x = RunFilter{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3426,7 @@ func (x *RunFilter) String() string {
 func (*RunFilter) ProtoMessage() {}
 
 func (x *RunFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3439,7 @@ func (x *RunFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFilter.ProtoReflect.Descriptor instead.
 func (*RunFilter) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RunFilter) GetStates() []RunState {
@@ -3064,7 +3513,7 @@ type BulkFailure struct {
 
 func (x *BulkFailure) Reset() {
 	*x = BulkFailure{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3525,7 @@ func (x *BulkFailure) String() string {
 func (*BulkFailure) ProtoMessage() {}
 
 func (x *BulkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3538,7 @@ func (x *BulkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
 func (*BulkFailure) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BulkFailure) GetRunId() string {
@@ -3130,7 +3579,7 @@ type BulkCancelRunsRequest struct {
 
 func (x *BulkCancelRunsRequest) Reset() {
 	*x = BulkCancelRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3591,7 @@ func (x *BulkCancelRunsRequest) String() string {
 func (*BulkCancelRunsRequest) ProtoMessage() {}
 
 func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3604,7 @@ func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BulkCancelRunsRequest) GetFilter() *RunFilter {
@@ -3203,7 +3652,7 @@ type BulkCancelRunsResponse struct {
 
 func (x *BulkCancelRunsResponse) Reset() {
 	*x = BulkCancelRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3664,7 @@ func (x *BulkCancelRunsResponse) String() string {
 func (*BulkCancelRunsResponse) ProtoMessage() {}
 
 func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3677,7 @@ func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BulkCancelRunsResponse) GetMatched() int32 {
@@ -3278,7 +3727,7 @@ type BulkRetryRunsRequest struct {
 
 func (x *BulkRetryRunsRequest) Reset() {
 	*x = BulkRetryRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3739,7 @@ func (x *BulkRetryRunsRequest) String() string {
 func (*BulkRetryRunsRequest) ProtoMessage() {}
 
 func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3752,7 @@ func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
@@ -3358,7 +3807,7 @@ type BulkRetryRunsResponse struct {
 
 func (x *BulkRetryRunsResponse) Reset() {
 	*x = BulkRetryRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3819,7 @@ func (x *BulkRetryRunsResponse) String() string {
 func (*BulkRetryRunsResponse) ProtoMessage() {}
 
 func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3832,7 @@ func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BulkRetryRunsResponse) GetMatched() int32 {
@@ -3429,7 +3878,7 @@ type BulkDeleteRunsRequest struct {
 
 func (x *BulkDeleteRunsRequest) Reset() {
 	*x = BulkDeleteRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3890,7 @@ func (x *BulkDeleteRunsRequest) String() string {
 func (*BulkDeleteRunsRequest) ProtoMessage() {}
 
 func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3903,7 @@ func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
@@ -3495,7 +3944,7 @@ type BulkDeleteRunsResponse struct {
 
 func (x *BulkDeleteRunsResponse) Reset() {
 	*x = BulkDeleteRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3956,7 @@ func (x *BulkDeleteRunsResponse) String() string {
 func (*BulkDeleteRunsResponse) ProtoMessage() {}
 
 func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3969,7 @@ func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BulkDeleteRunsResponse) GetMatched() int32 {
@@ -3568,7 +4017,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +4029,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +4042,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -3637,7 +4086,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +4098,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +4111,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -3690,7 +4139,7 @@ type GetInterruptRequest struct {
 
 func (x *GetInterruptRequest) Reset() {
 	*x = GetInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +4151,7 @@ func (x *GetInterruptRequest) String() string {
 func (*GetInterruptRequest) ProtoMessage() {}
 
 func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +4164,7 @@ func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
 func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetInterruptRequest) GetInterruptId() string {
@@ -3748,7 +4197,7 @@ type AnswerInterruptRequest struct {
 
 func (x *AnswerInterruptRequest) Reset() {
 	*x = AnswerInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +4209,7 @@ func (x *AnswerInterruptRequest) String() string {
 func (*AnswerInterruptRequest) ProtoMessage() {}
 
 func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +4222,7 @@ func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AnswerInterruptRequest) GetInterruptId() string {
@@ -3838,7 +4287,7 @@ type CompleteAttemptRequest struct {
 
 func (x *CompleteAttemptRequest) Reset() {
 	*x = CompleteAttemptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +4299,7 @@ func (x *CompleteAttemptRequest) String() string {
 func (*CompleteAttemptRequest) ProtoMessage() {}
 
 func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +4312,7 @@ func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptRequest.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CompleteAttemptRequest) GetAttemptToken() string {
@@ -3934,7 +4383,7 @@ type CompleteAttemptResponse struct {
 
 func (x *CompleteAttemptResponse) Reset() {
 	*x = CompleteAttemptResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4395,7 @@ func (x *CompleteAttemptResponse) String() string {
 func (*CompleteAttemptResponse) ProtoMessage() {}
 
 func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4408,7 @@ func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptResponse.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CompleteAttemptResponse) GetRunId() string {
@@ -4227,7 +4676,53 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x16\n" +
 	"\x06fields\x18\x02 \x03(\tR\x06fields\"5\n" +
 	"\x11ExplainRunRequest\x12 \n" +
-	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"R\n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"\xc4\x01\n" +
+	"\x12CompareRunsRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12'\n" +
+	"\vbase_run_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tbaseRunId\x12\x1d\n" +
+	"\n" +
+	"all_visits\x18\x03 \x01(\bR\tallVisits\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"\x93\x05\n" +
+	"\x13CompareRunsResponse\x12-\n" +
+	"\x04base\x18\x01 \x01(\v2\x19.epigraph.executor.v1.RunR\x04base\x12+\n" +
+	"\x03run\x18\x02 \x01(\v2\x19.epigraph.executor.v1.RunR\x03run\x12;\n" +
+	"\x05graph\x18\x03 \x01(\v2%.epigraph.executor.v1.GraphComparisonR\x05graph\x12!\n" +
+	"\finput_fields\x18\x04 \x03(\tR\vinputFields\x12%\n" +
+	"\x0eresult_differs\x18\x05 \x01(\bR\rresultDiffers\x12;\n" +
+	"\vbase_result\x18\x06 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\n" +
+	"baseResult\x129\n" +
+	"\n" +
+	"run_result\x18\a \x01(\v2\x1a.epigraph.graph.v1.PayloadR\trunResult\x12\x1f\n" +
+	"\vsame_visits\x18\b \x01(\x05R\n" +
+	"sameVisits\x12)\n" +
+	"\x10different_visits\x18\t \x01(\x05R\x0fdifferentVisits\x12P\n" +
+	"\x10first_difference\x18\n" +
+	" \x01(\v2%.epigraph.executor.v1.VisitComparisonR\x0ffirstDifference\x12=\n" +
+	"\x06visits\x18\v \x03(\v2%.epigraph.executor.v1.VisitComparisonR\x06visits\x12&\n" +
+	"\x0fnext_page_token\x18\f \x01(\tR\rnextPageToken\x12\x1c\n" +
+	"\ttruncated\x18\r \x01(\bR\ttruncated\"\xbf\x02\n" +
+	"\x0fGraphComparison\x12\x12\n" +
+	"\x04same\x18\x01 \x01(\bR\x04same\x12\x1f\n" +
+	"\vadded_nodes\x18\x02 \x03(\tR\n" +
+	"addedNodes\x12#\n" +
+	"\rremoved_nodes\x18\x03 \x03(\tR\fremovedNodes\x12E\n" +
+	"\rchanged_nodes\x18\x04 \x03(\v2 .epigraph.executor.v1.NodeChangeR\fchangedNodes\x12\x1f\n" +
+	"\vadded_edges\x18\x05 \x03(\tR\n" +
+	"addedEdges\x12#\n" +
+	"\rremoved_edges\x18\x06 \x03(\tR\fremovedEdges\x12#\n" +
+	"\rchanged_state\x18\a \x03(\tR\fchangedState\x12 \n" +
+	"\vdifferences\x18\b \x01(\x05R\vdifferences\"\x89\x02\n" +
+	"\x0fVisitComparison\x12\"\n" +
+	"\anode_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06nodeId\x12\x14\n" +
+	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12 \n" +
+	"\vdifferences\x18\x03 \x03(\tR\vdifferences\x12/\n" +
+	"\x04base\x18\x04 \x01(\v2\x1b.epigraph.executor.v1.VisitR\x04base\x12-\n" +
+	"\x03run\x18\x05 \x01(\v2\x1b.epigraph.executor.v1.VisitR\x03run\x12\x1d\n" +
+	"\n" +
+	"base_bytes\x18\x06 \x01(\x03R\tbaseBytes\x12\x1b\n" +
+	"\trun_bytes\x18\a \x01(\x03R\brunBytes\"R\n" +
 	"\x10DeleteRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1c\n" +
 	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x86\x04\n" +
@@ -4314,7 +4809,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x96\x1c\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x9e\x1d\n" +
 	"\x0fExecutorService\x12a\n" +
 	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12p\n" +
 	"\n" +
@@ -4339,7 +4834,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\aForkRun\x12$.epigraph.executor.v1.ForkRunRequest\x1a\x19.epigraph.executor.v1.Run\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/runs/{run_id}:fork\x12}\n" +
 	"\bAmendRun\x12%.epigraph.executor.v1.AmendRunRequest\x1a&.epigraph.executor.v1.AmendRunResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/runs/{run_id}:amend\x12\x82\x01\n" +
 	"\n" +
-	"ExplainRun\x12'.epigraph.executor.v1.ExplainRunRequest\x1a(.epigraph.executor.v1.ExplainRunResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:explain\x12f\n" +
+	"ExplainRun\x12'.epigraph.executor.v1.ExplainRunRequest\x1a(.epigraph.executor.v1.ExplainRunResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:explain\x12\x85\x01\n" +
+	"\vCompareRuns\x12(.epigraph.executor.v1.CompareRunsRequest\x1a).epigraph.executor.v1.CompareRunsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:compare\x12f\n" +
 	"\tDeleteRun\x12&.epigraph.executor.v1.DeleteRunRequest\x1a\x16.google.protobuf.Empty\"\x19\x82\xd3\xe4\x93\x02\x13*\x11/v1/runs/{run_id}\x12\x8b\x01\n" +
 	"\x0eBulkCancelRuns\x12+.epigraph.executor.v1.BulkCancelRunsRequest\x1a,.epigraph.executor.v1.BulkCancelRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkCancel\x12\x87\x01\n" +
 	"\rBulkRetryRuns\x12*.epigraph.executor.v1.BulkRetryRunsRequest\x1a+.epigraph.executor.v1.BulkRetryRunsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/runs:bulkRetry\x12\x8b\x01\n" +
@@ -4366,7 +4862,7 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(ConflictPolicy)(0),             // 0: epigraph.executor.v1.ConflictPolicy
 	(*StartRunRequest)(nil),         // 1: epigraph.executor.v1.StartRunRequest
@@ -4405,195 +4901,211 @@ var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(*GraphDiff)(nil),               // 34: epigraph.executor.v1.GraphDiff
 	(*NodeChange)(nil),              // 35: epigraph.executor.v1.NodeChange
 	(*ExplainRunRequest)(nil),       // 36: epigraph.executor.v1.ExplainRunRequest
-	(*DeleteRunRequest)(nil),        // 37: epigraph.executor.v1.DeleteRunRequest
-	(*RunFilter)(nil),               // 38: epigraph.executor.v1.RunFilter
-	(*BulkFailure)(nil),             // 39: epigraph.executor.v1.BulkFailure
-	(*BulkCancelRunsRequest)(nil),   // 40: epigraph.executor.v1.BulkCancelRunsRequest
-	(*BulkCancelRunsResponse)(nil),  // 41: epigraph.executor.v1.BulkCancelRunsResponse
-	(*BulkRetryRunsRequest)(nil),    // 42: epigraph.executor.v1.BulkRetryRunsRequest
-	(*BulkRetryRunsResponse)(nil),   // 43: epigraph.executor.v1.BulkRetryRunsResponse
-	(*BulkDeleteRunsRequest)(nil),   // 44: epigraph.executor.v1.BulkDeleteRunsRequest
-	(*BulkDeleteRunsResponse)(nil),  // 45: epigraph.executor.v1.BulkDeleteRunsResponse
-	(*ListInterruptsRequest)(nil),   // 46: epigraph.executor.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),  // 47: epigraph.executor.v1.ListInterruptsResponse
-	(*GetInterruptRequest)(nil),     // 48: epigraph.executor.v1.GetInterruptRequest
-	(*AnswerInterruptRequest)(nil),  // 49: epigraph.executor.v1.AnswerInterruptRequest
-	(*CompleteAttemptRequest)(nil),  // 50: epigraph.executor.v1.CompleteAttemptRequest
-	(*CompleteAttemptResponse)(nil), // 51: epigraph.executor.v1.CompleteAttemptResponse
-	nil,                             // 52: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                             // 53: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                             // 54: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                             // 55: epigraph.executor.v1.RunInput.NamedEntry
-	nil,                             // 56: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	nil,                             // 57: epigraph.executor.v1.ForkRunRequest.NamedEntry
-	nil,                             // 58: epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	nil,                             // 59: epigraph.executor.v1.RunFilter.LabelsEntry
-	(*v1.Graph)(nil),                // 60: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),              // 61: epigraph.graph.v1.Payload
-	(*Attachment)(nil),              // 62: epigraph.executor.v1.Attachment
-	(*timestamppb.Timestamp)(nil),   // 63: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 64: google.protobuf.Duration
-	(*RunBudget)(nil),               // 65: epigraph.executor.v1.RunBudget
-	(*Webhook)(nil),                 // 66: epigraph.executor.v1.Webhook
-	(*Thread)(nil),                  // 67: epigraph.executor.v1.Thread
-	(*v1.Fault)(nil),                // 68: epigraph.graph.v1.Fault
-	(v1.Effect)(0),                  // 69: epigraph.graph.v1.Effect
-	(RunState)(0),                   // 70: epigraph.executor.v1.RunState
-	(*Run)(nil),                     // 71: epigraph.executor.v1.Run
-	(*Visit)(nil),                   // 72: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),                // 73: epigraph.executor.v1.VisitRef
-	(*v1.Edge)(nil),                 // 74: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                 // 75: epigraph.graph.v1.Node
-	(InterruptState)(0),             // 76: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),               // 77: epigraph.executor.v1.Interrupt
-	(Decision)(0),                   // 78: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),                // 79: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),      // 80: epigraph.executor.v1.ExplainRunResponse
-	(*emptypb.Empty)(nil),           // 81: google.protobuf.Empty
+	(*CompareRunsRequest)(nil),      // 37: epigraph.executor.v1.CompareRunsRequest
+	(*CompareRunsResponse)(nil),     // 38: epigraph.executor.v1.CompareRunsResponse
+	(*GraphComparison)(nil),         // 39: epigraph.executor.v1.GraphComparison
+	(*VisitComparison)(nil),         // 40: epigraph.executor.v1.VisitComparison
+	(*DeleteRunRequest)(nil),        // 41: epigraph.executor.v1.DeleteRunRequest
+	(*RunFilter)(nil),               // 42: epigraph.executor.v1.RunFilter
+	(*BulkFailure)(nil),             // 43: epigraph.executor.v1.BulkFailure
+	(*BulkCancelRunsRequest)(nil),   // 44: epigraph.executor.v1.BulkCancelRunsRequest
+	(*BulkCancelRunsResponse)(nil),  // 45: epigraph.executor.v1.BulkCancelRunsResponse
+	(*BulkRetryRunsRequest)(nil),    // 46: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),   // 47: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),   // 48: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil),  // 49: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),   // 50: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 51: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),     // 52: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil),  // 53: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteAttemptRequest)(nil),  // 54: epigraph.executor.v1.CompleteAttemptRequest
+	(*CompleteAttemptResponse)(nil), // 55: epigraph.executor.v1.CompleteAttemptResponse
+	nil,                             // 56: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                             // 57: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                             // 58: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                             // 59: epigraph.executor.v1.RunInput.NamedEntry
+	nil,                             // 60: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                             // 61: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                             // 62: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                             // 63: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),                // 64: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),              // 65: epigraph.graph.v1.Payload
+	(*Attachment)(nil),              // 66: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),   // 67: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 68: google.protobuf.Duration
+	(*RunBudget)(nil),               // 69: epigraph.executor.v1.RunBudget
+	(*Webhook)(nil),                 // 70: epigraph.executor.v1.Webhook
+	(*Thread)(nil),                  // 71: epigraph.executor.v1.Thread
+	(*v1.Fault)(nil),                // 72: epigraph.graph.v1.Fault
+	(v1.Effect)(0),                  // 73: epigraph.graph.v1.Effect
+	(RunState)(0),                   // 74: epigraph.executor.v1.RunState
+	(*Run)(nil),                     // 75: epigraph.executor.v1.Run
+	(*Visit)(nil),                   // 76: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),                // 77: epigraph.executor.v1.VisitRef
+	(*v1.Edge)(nil),                 // 78: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                 // 79: epigraph.graph.v1.Node
+	(InterruptState)(0),             // 80: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),               // 81: epigraph.executor.v1.Interrupt
+	(Decision)(0),                   // 82: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),                // 83: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),      // 84: epigraph.executor.v1.ExplainRunResponse
+	(*emptypb.Empty)(nil),           // 85: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	60,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	61,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	52,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	61,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	62,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	53,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	54,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	64,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	65,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	56,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	65,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	66,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	57,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	58,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,   // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	63,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
-	64,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
-	65,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	66,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	67,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
-	61,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
-	64,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
+	67,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	68,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	69,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	70,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
+	71,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
+	65,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
+	68,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
 	1,   // 15: epigraph.executor.v1.RunAndWaitRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	60,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	64,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
 	4,   // 17: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
-	61,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
-	55,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
-	68,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	68,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	65,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	59,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	72,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	72,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
 	6,   // 22: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
-	69,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
-	64,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
-	60,  // 25: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	70,  // 26: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	56,  // 27: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	63,  // 28: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	63,  // 29: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	71,  // 30: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	72,  // 31: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	65,  // 32: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	73,  // 33: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	73,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
+	68,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
+	64,  // 25: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	74,  // 26: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	60,  // 27: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	67,  // 28: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	67,  // 29: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	75,  // 30: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	76,  // 31: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	69,  // 32: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	77,  // 33: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
 	18,  // 34: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
 	19,  // 35: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
 	20,  // 36: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
-	61,  // 37: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
+	65,  // 37: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
 	23,  // 38: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	69,  // 39: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	61,  // 40: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	61,  // 41: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	73,  // 39: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	65,  // 40: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	65,  // 41: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
 	1,   // 42: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	61,  // 43: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	61,  // 44: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	73,  // 45: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	57,  // 46: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	61,  // 47: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	60,  // 48: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	58,  // 49: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	65,  // 50: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	65,  // 43: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	65,  // 44: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	77,  // 45: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	61,  // 46: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	65,  // 47: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	64,  // 48: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	62,  // 49: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	69,  // 50: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
 	32,  // 51: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	60,  // 52: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	74,  // 53: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	75,  // 54: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	74,  // 55: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	71,  // 56: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	64,  // 52: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	78,  // 53: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	79,  // 54: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	78,  // 55: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	75,  // 56: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
 	34,  // 57: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
 	35,  // 58: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	73,  // 59: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
-	70,  // 60: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	59,  // 61: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	63,  // 62: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	63,  // 63: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
-	38,  // 64: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	39,  // 65: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	38,  // 66: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	39,  // 67: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	38,  // 68: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	39,  // 69: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	76,  // 70: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	77,  // 71: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	61,  // 72: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	78,  // 73: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
-	18,  // 74: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
-	19,  // 75: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	61,  // 76: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	61,  // 77: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	61,  // 78: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,   // 79: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,   // 80: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
-	3,   // 81: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
-	7,   // 82: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	8,   // 83: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	10,  // 84: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	12,  // 85: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	14,  // 86: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	15,  // 87: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	16,  // 88: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	17,  // 89: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	24,  // 90: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
-	25,  // 91: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
-	26,  // 92: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
-	27,  // 93: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
-	28,  // 94: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
-	29,  // 95: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
-	30,  // 96: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
-	31,  // 97: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
-	36,  // 98: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
-	37,  // 99: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	40,  // 100: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	42,  // 101: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	44,  // 102: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	46,  // 103: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	48,  // 104: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	49,  // 105: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	50,  // 106: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
-	21,  // 107: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	71,  // 108: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	71,  // 109: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
-	5,   // 110: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
-	71,  // 111: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	9,   // 112: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	11,  // 113: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	13,  // 114: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	79,  // 115: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	71,  // 116: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	71,  // 117: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	71,  // 118: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	71,  // 119: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	71,  // 120: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
-	71,  // 121: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	71,  // 122: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	71,  // 123: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	71,  // 124: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	71,  // 125: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
-	33,  // 126: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	80,  // 127: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	81,  // 128: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
-	41,  // 129: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	43,  // 130: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	45,  // 131: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	47,  // 132: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	77,  // 133: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	77,  // 134: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	51,  // 135: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
-	22,  // 136: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	108, // [108:137] is the sub-list for method output_type
-	79,  // [79:108] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	77,  // 59: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
+	75,  // 60: epigraph.executor.v1.CompareRunsResponse.base:type_name -> epigraph.executor.v1.Run
+	75,  // 61: epigraph.executor.v1.CompareRunsResponse.run:type_name -> epigraph.executor.v1.Run
+	39,  // 62: epigraph.executor.v1.CompareRunsResponse.graph:type_name -> epigraph.executor.v1.GraphComparison
+	65,  // 63: epigraph.executor.v1.CompareRunsResponse.base_result:type_name -> epigraph.graph.v1.Payload
+	65,  // 64: epigraph.executor.v1.CompareRunsResponse.run_result:type_name -> epigraph.graph.v1.Payload
+	40,  // 65: epigraph.executor.v1.CompareRunsResponse.first_difference:type_name -> epigraph.executor.v1.VisitComparison
+	40,  // 66: epigraph.executor.v1.CompareRunsResponse.visits:type_name -> epigraph.executor.v1.VisitComparison
+	35,  // 67: epigraph.executor.v1.GraphComparison.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	76,  // 68: epigraph.executor.v1.VisitComparison.base:type_name -> epigraph.executor.v1.Visit
+	76,  // 69: epigraph.executor.v1.VisitComparison.run:type_name -> epigraph.executor.v1.Visit
+	74,  // 70: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	63,  // 71: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	67,  // 72: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	67,  // 73: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	42,  // 74: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	43,  // 75: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	42,  // 76: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	43,  // 77: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	42,  // 78: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	43,  // 79: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	80,  // 80: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	81,  // 81: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	65,  // 82: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	82,  // 83: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	18,  // 84: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
+	19,  // 85: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	65,  // 86: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	65,  // 87: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	65,  // 88: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	1,   // 89: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	2,   // 90: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
+	3,   // 91: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
+	7,   // 92: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	8,   // 93: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	10,  // 94: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	12,  // 95: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	14,  // 96: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	15,  // 97: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	16,  // 98: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	17,  // 99: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	24,  // 100: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	25,  // 101: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
+	26,  // 102: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	27,  // 103: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	28,  // 104: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	29,  // 105: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	30,  // 106: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	31,  // 107: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	36,  // 108: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	37,  // 109: epigraph.executor.v1.ExecutorService.CompareRuns:input_type -> epigraph.executor.v1.CompareRunsRequest
+	41,  // 110: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	44,  // 111: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	46,  // 112: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	48,  // 113: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	50,  // 114: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	52,  // 115: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	53,  // 116: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	54,  // 117: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
+	21,  // 118: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	75,  // 119: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	75,  // 120: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
+	5,   // 121: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
+	75,  // 122: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	9,   // 123: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	11,  // 124: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	13,  // 125: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	83,  // 126: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	75,  // 127: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	75,  // 128: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	75,  // 129: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	75,  // 130: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	75,  // 131: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
+	75,  // 132: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	75,  // 133: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	75,  // 134: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	75,  // 135: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	75,  // 136: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	33,  // 137: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	84,  // 138: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	38,  // 139: epigraph.executor.v1.ExecutorService.CompareRuns:output_type -> epigraph.executor.v1.CompareRunsResponse
+	85,  // 140: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
+	45,  // 141: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	47,  // 142: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	49,  // 143: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	51,  // 144: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	81,  // 145: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	81,  // 146: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	55,  // 147: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
+	22,  // 148: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	119, // [119:149] is the sub-list for method output_type
+	89,  // [89:119] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -4611,7 +5123,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
 	}
-	file_epigraph_executor_v1_executor_proto_msgTypes[49].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[53].OneofWrappers = []any{
 		(*CompleteAttemptRequest_Completed)(nil),
 		(*CompleteAttemptRequest_Failed)(nil),
 	}
@@ -4621,7 +5133,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   59,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -42,6 +42,7 @@ const (
 	ExecutorService_ForkRun_FullMethodName         = "/epigraph.executor.v1.ExecutorService/ForkRun"
 	ExecutorService_AmendRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/AmendRun"
 	ExecutorService_ExplainRun_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ExplainRun"
+	ExecutorService_CompareRuns_FullMethodName     = "/epigraph.executor.v1.ExecutorService/CompareRuns"
 	ExecutorService_DeleteRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/DeleteRun"
 	ExecutorService_BulkCancelRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkCancelRuns"
 	ExecutorService_BulkRetryRuns_FullMethodName   = "/epigraph.executor.v1.ExecutorService/BulkRetryRuns"
@@ -143,6 +144,10 @@ type ExecutorServiceClient interface {
 	AmendRun(ctx context.Context, in *AmendRunRequest, opts ...grpc.CallOption) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*ExplainRunResponse, error)
+	// CompareRuns tells how a run differs from another one: graph, input, visits, result. A fork is compared with
+	// the run of which it is a fork, unless another one is named. Runs below the two are not looked at. A run that
+	// is no fork is refused with BASE_RUN_NEEDED, a run and itself with SAME_RUN.
+	CompareRuns(ctx context.Context, in *CompareRunsRequest, opts ...grpc.CallOption) (*CompareRunsResponse, error)
 	// DeleteRun removes a run that has ended, with its journal, payloads and interrupts, and its descendants
 	// that have ended. A run that has not ended is refused with RUN_NOT_ENDED.
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -385,6 +390,16 @@ func (c *executorServiceClient) ExplainRun(ctx context.Context, in *ExplainRunRe
 	return out, nil
 }
 
+func (c *executorServiceClient) CompareRuns(ctx context.Context, in *CompareRunsRequest, opts ...grpc.CallOption) (*CompareRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompareRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_CompareRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *executorServiceClient) DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(emptypb.Empty)
@@ -565,6 +580,10 @@ type ExecutorServiceServer interface {
 	AmendRun(context.Context, *AmendRunRequest) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error)
+	// CompareRuns tells how a run differs from another one: graph, input, visits, result. A fork is compared with
+	// the run of which it is a fork, unless another one is named. Runs below the two are not looked at. A run that
+	// is no fork is refused with BASE_RUN_NEEDED, a run and itself with SAME_RUN.
+	CompareRuns(context.Context, *CompareRunsRequest) (*CompareRunsResponse, error)
 	// DeleteRun removes a run that has ended, with its journal, payloads and interrupts, and its descendants
 	// that have ended. A run that has not ended is refused with RUN_NOT_ENDED.
 	DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error)
@@ -657,6 +676,9 @@ func (UnimplementedExecutorServiceServer) AmendRun(context.Context, *AmendRunReq
 }
 func (UnimplementedExecutorServiceServer) ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) CompareRuns(context.Context, *CompareRunsRequest) (*CompareRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CompareRuns not implemented")
 }
 func (UnimplementedExecutorServiceServer) DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteRun not implemented")
@@ -1059,6 +1081,24 @@ func _ExecutorService_ExplainRun_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecutorService_CompareRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompareRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).CompareRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_CompareRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).CompareRuns(ctx, req.(*CompareRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ExecutorService_DeleteRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteRunRequest)
 	if err := dec(in); err != nil {
@@ -1303,6 +1343,10 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExplainRun",
 			Handler:    _ExecutorService_ExplainRun_Handler,
+		},
+		{
+			MethodName: "CompareRuns",
+			Handler:    _ExecutorService_CompareRuns_Handler,
 		},
 		{
 			MethodName: "DeleteRun",
