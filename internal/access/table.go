@@ -61,6 +61,8 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/CompareRuns":     run,
 	"epigraph.executor.v1.ExecutorService/DeleteRun":       run,
 	"epigraph.executor.v1.ExecutorService/BulkCancelRuns":  run,
+	"epigraph.executor.v1.ExecutorService/BulkPauseRuns":   run,
+	"epigraph.executor.v1.ExecutorService/BulkResumeRuns":  run,
 	"epigraph.executor.v1.ExecutorService/BulkRetryRuns":   run,
 	"epigraph.executor.v1.ExecutorService/BulkDeleteRuns":  run,
 	// An approver sees the interrupts, and nothing else.

@@ -146,6 +146,7 @@ func largeCases() map[string]func(*largeWorld) {
 		failed    = executorv1.RunState_RUN_STATE_FAILED
 		canceled  = executorv1.RunState_RUN_STATE_CANCELED
 		paused    = executorv1.RunState_RUN_STATE_PAUSED
+		waiting   = executorv1.RunState_RUN_STATE_WAITING
 	)
 	return map[string]func(*largeWorld){
 		"ExecutorService/ValidateGraph": func(w *largeWorld) {
@@ -368,6 +369,23 @@ func largeCases() map[string]func(*largeWorld) {
 			require.Empty(w.t, got.GetFailures())
 			require.EqualValues(w.t, 1, got.GetDone())
 			w.is(id, canceled)
+		},
+		"ExecutorService/BulkPauseRuns": func(w *largeWorld) {
+			id := w.labeled("pause", asksNode())
+			got, err := w.c.BulkPauseRuns(w.t.Context(), &executorv1.BulkPauseRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "pause"}}})
+			require.NoError(w.t, err)
+			require.Empty(w.t, got.GetFailures())
+			w.is(id, paused)
+		},
+		"ExecutorService/BulkResumeRuns": func(w *largeWorld) {
+			id := w.labeled("resume", asksNode())
+			_, err := w.c.PauseRun(w.t.Context(), &executorv1.PauseRunRequest{RunId: id})
+			require.NoError(w.t, err)
+			w.is(id, paused)
+			got, err := w.c.BulkResumeRuns(w.t.Context(), &executorv1.BulkResumeRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "resume"}}})
+			require.NoError(w.t, err)
+			require.Empty(w.t, got.GetFailures())
+			w.is(id, waiting)
 		},
 		"ExecutorService/BulkRetryRuns": func(w *largeWorld) {
 			w.is(w.labeled("retry", failsNode()), failed)

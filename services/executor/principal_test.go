@@ -166,6 +166,22 @@ func principals(t *testing.T, r *replica) {
 			require.NoError(t, err)
 			return event(t, run.GetId(), canceled).GetPrincipal()
 		},
+		executors + "BulkPauseRuns": func(t *testing.T) string {
+			run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(ask), Labels: map[string]string{"bulk": "pause"}})
+			require.NoError(t, err)
+			_, err = runs.BulkPauseRuns(ctx, &executorv1.BulkPauseRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "pause"}}})
+			require.NoError(t, err)
+			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetRunPaused() != nil }).GetPrincipal()
+		},
+		executors + "BulkResumeRuns": func(t *testing.T) string {
+			run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(ask), Labels: map[string]string{"bulk": "resume"}})
+			require.NoError(t, err)
+			_, err = runs.PauseRun(ctx, &executorv1.PauseRunRequest{RunId: run.GetId()})
+			require.NoError(t, err)
+			_, err = runs.BulkResumeRuns(ctx, &executorv1.BulkResumeRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "resume"}}})
+			require.NoError(t, err)
+			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetRunResumed() != nil }).GetPrincipal()
+		},
 		executors + "PauseRun": func(t *testing.T) string {
 			run := asking(t)
 			_, err := runs.PauseRun(ctx, &executorv1.PauseRunRequest{RunId: run.GetId()})

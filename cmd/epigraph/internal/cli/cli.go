@@ -115,6 +115,8 @@ type commands struct {
 		Revise     runsReviseCmd     `cmd:"" help:"Have a model change what is left of a live run."`
 		Delete     runsDeleteCmd     `cmd:"" aliases:"rm" help:"Delete a run that has ended."`
 		BulkCancel runsBulkCancelCmd `cmd:"" help:"Cancel all runs that a filter finds."`
+		BulkPause  runsBulkPauseCmd  `cmd:"" help:"Pause all runs that a filter finds."`
+		BulkResume runsBulkResumeCmd `cmd:"" help:"Resume all paused runs that a filter finds."`
 		BulkRetry  runsBulkRetryCmd  `cmd:"" help:"Retry all failed runs that a filter finds."`
 		BulkDelete runsBulkDeleteCmd `cmd:"" help:"Delete all ended runs that a filter finds."`
 	} `cmd:"" help:"Show, steer and stop runs." group:"work"`

@@ -469,6 +469,8 @@ func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) 
 		TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(), BusinessKey: req.GetBusinessKey(),
 		ParentID: req.GetParentRunId(), ScheduleID: req.GetScheduleId(), Labels: req.GetLabels(), CreatedAfter: instant(req.GetCreatedAfter()), CreatedBefore: instant(req.GetCreatedBefore()),
 	}
+	f.EpicID = req.GetEpicId()
+	f.Workflow, f.WorkflowVersion = workflowFilter(req.GetWorkflow())
 	for _, st := range req.GetStates() {
 		if st < executorv1.RunState_RUN_STATE_PENDING || st > executorv1.RunState_RUN_STATE_CANCELED {
 			return nil, errs.New(errs.InvalidArgument, "STATE_UNKNOWN", "states: %d is not a state to filter by", st).

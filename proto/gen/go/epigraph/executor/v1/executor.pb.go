@@ -830,7 +830,12 @@ type ListRunsRequest struct {
 	// Runs created before this time.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	// Runs that this schedule started.
-	ScheduleId    string `protobuf:"bytes,13,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
+	ScheduleId string `protobuf:"bytes,13,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
+	// Runs of this workflow of the catalog, as NAME, or of one version of it, as NAME@VERSION. Runs below others
+	// are found, too; forks and retries are not.
+	Workflow string `protobuf:"bytes,14,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// Runs for the tasks of this epic, and those that it pays for.
+	EpicId        string `protobuf:"bytes,15,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,6 +957,20 @@ func (x *ListRunsRequest) GetCreatedBefore() *timestamppb.Timestamp {
 func (x *ListRunsRequest) GetScheduleId() string {
 	if x != nil {
 		return x.ScheduleId
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
 	}
 	return ""
 }
@@ -3407,7 +3426,11 @@ type RunFilter struct {
 	// Runs that a schedule started.
 	ScheduleId string `protobuf:"bytes,7,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
 	// Runs whose state_reason is this.
-	StateReason   string `protobuf:"bytes,8,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	StateReason string `protobuf:"bytes,8,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	// Runs of this workflow, as NAME or NAME@VERSION: see ListRunsRequest.
+	Workflow string `protobuf:"bytes,9,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// Runs for the tasks of this epic, and those that it pays for.
+	EpicId        string `protobuf:"bytes,10,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3494,6 +3517,20 @@ func (x *RunFilter) GetScheduleId() string {
 func (x *RunFilter) GetStateReason() string {
 	if x != nil {
 		return x.StateReason
+	}
+	return ""
+}
+
+func (x *RunFilter) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *RunFilter) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
 	}
 	return ""
 }
@@ -3645,7 +3682,9 @@ type BulkCancelRunsResponse struct {
 	// The failures, at most 100.
 	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
 	// Whether there may be more: call again.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3708,6 +3747,323 @@ func (x *BulkCancelRunsResponse) GetMore() bool {
 	return false
 }
 
+func (x *BulkCancelRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+// BulkPauseRunsRequest says which runs to pause.
+type BulkPauseRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which; only runs that go on are paused.
+	Filter *RunFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The reason, for readers of the histories.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many at most: 1000 when 0, at most 10,000.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Whether only to count.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkPauseRunsRequest) Reset() {
+	*x = BulkPauseRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkPauseRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkPauseRunsRequest) ProtoMessage() {}
+
+func (x *BulkPauseRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkPauseRunsRequest.ProtoReflect.Descriptor instead.
+func (*BulkPauseRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *BulkPauseRunsRequest) GetFilter() *RunFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *BulkPauseRunsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkPauseRunsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BulkPauseRunsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// BulkPauseRunsResponse is the result.
+type BulkPauseRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs the filter found, up to the limit.
+	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	// How many were asked to pause.
+	Done int32 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	// The failures, at most 100.
+	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
+	// Whether there may be more: call again. A run that has not applied its request yet is found again.
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkPauseRunsResponse) Reset() {
+	*x = BulkPauseRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkPauseRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkPauseRunsResponse) ProtoMessage() {}
+
+func (x *BulkPauseRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkPauseRunsResponse.ProtoReflect.Descriptor instead.
+func (*BulkPauseRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BulkPauseRunsResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BulkPauseRunsResponse) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BulkPauseRunsResponse) GetFailures() []*BulkFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *BulkPauseRunsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *BulkPauseRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+// BulkResumeRunsRequest says which runs to resume.
+type BulkResumeRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which; without states, PAUSED.
+	Filter *RunFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The reason, for readers of the histories.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many at most: 1000 when 0, at most 10,000.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Whether only to count.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkResumeRunsRequest) Reset() {
+	*x = BulkResumeRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkResumeRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkResumeRunsRequest) ProtoMessage() {}
+
+func (x *BulkResumeRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkResumeRunsRequest.ProtoReflect.Descriptor instead.
+func (*BulkResumeRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *BulkResumeRunsRequest) GetFilter() *RunFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *BulkResumeRunsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkResumeRunsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BulkResumeRunsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// BulkResumeRunsResponse is the result.
+type BulkResumeRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs the filter found, up to the limit.
+	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	// How many were asked to go on.
+	Done int32 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	// The failures, at most 100.
+	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
+	// Whether there may be more: call again. A run that has not applied its request yet is found again.
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkResumeRunsResponse) Reset() {
+	*x = BulkResumeRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkResumeRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkResumeRunsResponse) ProtoMessage() {}
+
+func (x *BulkResumeRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkResumeRunsResponse.ProtoReflect.Descriptor instead.
+func (*BulkResumeRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *BulkResumeRunsResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BulkResumeRunsResponse) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BulkResumeRunsResponse) GetFailures() []*BulkFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *BulkResumeRunsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *BulkResumeRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
 // BulkRetryRunsRequest says which runs to retry.
 type BulkRetryRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3727,7 +4083,7 @@ type BulkRetryRunsRequest struct {
 
 func (x *BulkRetryRunsRequest) Reset() {
 	*x = BulkRetryRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +4095,7 @@ func (x *BulkRetryRunsRequest) String() string {
 func (*BulkRetryRunsRequest) ProtoMessage() {}
 
 func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +4108,7 @@ func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
@@ -3800,14 +4156,16 @@ type BulkRetryRunsResponse struct {
 	// The failures, at most 100.
 	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
 	// Whether there may be more: call again.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BulkRetryRunsResponse) Reset() {
 	*x = BulkRetryRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +4177,7 @@ func (x *BulkRetryRunsResponse) String() string {
 func (*BulkRetryRunsResponse) ProtoMessage() {}
 
 func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +4190,7 @@ func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BulkRetryRunsResponse) GetMatched() int32 {
@@ -3863,6 +4221,13 @@ func (x *BulkRetryRunsResponse) GetMore() bool {
 	return false
 }
 
+func (x *BulkRetryRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
 // BulkDeleteRunsRequest says which runs to remove.
 type BulkDeleteRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3878,7 +4243,7 @@ type BulkDeleteRunsRequest struct {
 
 func (x *BulkDeleteRunsRequest) Reset() {
 	*x = BulkDeleteRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3890,7 +4255,7 @@ func (x *BulkDeleteRunsRequest) String() string {
 func (*BulkDeleteRunsRequest) ProtoMessage() {}
 
 func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3903,7 +4268,7 @@ func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
@@ -3937,14 +4302,16 @@ type BulkDeleteRunsResponse struct {
 	// The failures, at most 100.
 	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
 	// Whether there may be more: call again.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BulkDeleteRunsResponse) Reset() {
 	*x = BulkDeleteRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4323,7 @@ func (x *BulkDeleteRunsResponse) String() string {
 func (*BulkDeleteRunsResponse) ProtoMessage() {}
 
 func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4336,7 @@ func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BulkDeleteRunsResponse) GetMatched() int32 {
@@ -4000,6 +4367,13 @@ func (x *BulkDeleteRunsResponse) GetMore() bool {
 	return false
 }
 
+func (x *BulkDeleteRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
 // ListInterruptsRequest filters interrupts; all filters must hold.
 type ListInterruptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4017,7 +4391,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4403,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4416,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -4086,7 +4460,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +4472,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +4485,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -4139,7 +4513,7 @@ type GetInterruptRequest struct {
 
 func (x *GetInterruptRequest) Reset() {
 	*x = GetInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4525,7 @@ func (x *GetInterruptRequest) String() string {
 func (*GetInterruptRequest) ProtoMessage() {}
 
 func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4538,7 @@ func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
 func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{51}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetInterruptRequest) GetInterruptId() string {
@@ -4197,7 +4571,7 @@ type AnswerInterruptRequest struct {
 
 func (x *AnswerInterruptRequest) Reset() {
 	*x = AnswerInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4583,7 @@ func (x *AnswerInterruptRequest) String() string {
 func (*AnswerInterruptRequest) ProtoMessage() {}
 
 func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4596,7 @@ func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{52}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AnswerInterruptRequest) GetInterruptId() string {
@@ -4287,7 +4661,7 @@ type CompleteAttemptRequest struct {
 
 func (x *CompleteAttemptRequest) Reset() {
 	*x = CompleteAttemptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4299,7 +4673,7 @@ func (x *CompleteAttemptRequest) String() string {
 func (*CompleteAttemptRequest) ProtoMessage() {}
 
 func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4312,7 +4686,7 @@ func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptRequest.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{53}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CompleteAttemptRequest) GetAttemptToken() string {
@@ -4383,7 +4757,7 @@ type CompleteAttemptResponse struct {
 
 func (x *CompleteAttemptResponse) Reset() {
 	*x = CompleteAttemptResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4769,7 @@ func (x *CompleteAttemptResponse) String() string {
 func (*CompleteAttemptResponse) ProtoMessage() {}
 
 func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4782,7 @@ func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptResponse.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{54}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CompleteAttemptResponse) GetRunId() string {
@@ -4495,7 +4869,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12%\n" +
-	"\x0egraph_revision\x18\x03 \x01(\x03R\rgraphRevision\"\xcf\x05\n" +
+	"\x0egraph_revision\x18\x03 \x01(\x03R\rgraphRevision\"\x97\x06\n" +
 	"\x0fListRunsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
@@ -4512,7 +4886,9 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\rcreated_after\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
 	"\x0ecreated_before\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12)\n" +
 	"\vschedule_id\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\n" +
-	"scheduleId\x1a9\n" +
+	"scheduleId\x12$\n" +
+	"\bworkflow\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bworkflow\x12 \n" +
+	"\aepic_id\x18\x0f \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
@@ -4725,7 +5101,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\trun_bytes\x18\a \x01(\x03R\brunBytes\"R\n" +
 	"\x10DeleteRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x86\x04\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\xce\x04\n" +
 	"\tRunFilter\x12@\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x1e.epigraph.executor.v1.RunStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12!\n" +
@@ -4735,7 +5111,10 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12)\n" +
 	"\vschedule_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\n" +
 	"scheduleId\x12+\n" +
-	"\fstate_reason\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vstateReason\x1a9\n" +
+	"\fstate_reason\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vstateReason\x12$\n" +
+	"\bworkflow\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bworkflow\x12 \n" +
+	"\aepic_id\x18\n" +
+	" \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
@@ -4748,34 +5127,61 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12 \n" +
 	"\x05limit\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x99\x01\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xcc\x01\n" +
 	"\x16BulkCancelRunsResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
 	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xd8\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\xb4\x01\n" +
+	"\x14BulkPauseRunsRequest\x12?\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12 \n" +
+	"\x05limit\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xcb\x01\n" +
+	"\x15BulkPauseRunsResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
+	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\xb5\x01\n" +
+	"\x15BulkResumeRunsRequest\x12?\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12 \n" +
+	"\x05limit\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xcc\x01\n" +
+	"\x16BulkResumeRunsResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
+	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\xd8\x01\n" +
 	"\x14BulkRetryRunsRequest\x12?\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12!\n" +
 	"\fallow_unsafe\x18\x04 \x01(\bR\vallowUnsafe\x12!\n" +
-	"\fwithout_task\x18\x05 \x01(\bR\vwithoutTask\"\x9d\x01\n" +
+	"\fwithout_task\x18\x05 \x01(\bR\vwithoutTask\"\xd0\x01\n" +
 	"\x15BulkRetryRunsResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x17\n" +
 	"\arun_ids\x18\x02 \x03(\tR\x06runIds\x12=\n" +
 	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\x93\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\x93\x01\n" +
 	"\x15BulkDeleteRunsRequest\x12?\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x99\x01\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\xcc\x01\n" +
 	"\x16BulkDeleteRunsResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
 	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xc5\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\xc5\x01\n" +
 	"\x15ListInterruptsRequest\x12\x1e\n" +
 	"\x06run_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12F\n" +
 	"\x06states\x18\x02 \x03(\x0e2$.epigraph.executor.v1.InterruptStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12\x1b\n" +
@@ -4809,7 +5215,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x9e\x1d\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xb6\x1f\n" +
 	"\x0fExecutorService\x12a\n" +
 	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12p\n" +
 	"\n" +
@@ -4838,6 +5244,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\vCompareRuns\x12(.epigraph.executor.v1.CompareRunsRequest\x1a).epigraph.executor.v1.CompareRunsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:compare\x12f\n" +
 	"\tDeleteRun\x12&.epigraph.executor.v1.DeleteRunRequest\x1a\x16.google.protobuf.Empty\"\x19\x82\xd3\xe4\x93\x02\x13*\x11/v1/runs/{run_id}\x12\x8b\x01\n" +
 	"\x0eBulkCancelRuns\x12+.epigraph.executor.v1.BulkCancelRunsRequest\x1a,.epigraph.executor.v1.BulkCancelRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkCancel\x12\x87\x01\n" +
+	"\rBulkPauseRuns\x12*.epigraph.executor.v1.BulkPauseRunsRequest\x1a+.epigraph.executor.v1.BulkPauseRunsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/runs:bulkPause\x12\x8b\x01\n" +
+	"\x0eBulkResumeRuns\x12+.epigraph.executor.v1.BulkResumeRunsRequest\x1a,.epigraph.executor.v1.BulkResumeRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkResume\x12\x87\x01\n" +
 	"\rBulkRetryRuns\x12*.epigraph.executor.v1.BulkRetryRunsRequest\x1a+.epigraph.executor.v1.BulkRetryRunsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/runs:bulkRetry\x12\x8b\x01\n" +
 	"\x0eBulkDeleteRuns\x12+.epigraph.executor.v1.BulkDeleteRunsRequest\x1a,.epigraph.executor.v1.BulkDeleteRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkDelete\x12\xa3\x01\n" +
 	"\x0eListInterrupts\x12+.epigraph.executor.v1.ListInterruptsRequest\x1a,.epigraph.executor.v1.ListInterruptsResponse\"6\x82\xd3\xe4\x93\x020Z\x1e\x12\x1c/v1/runs/{run_id}/interrupts\x12\x0e/v1/interrupts\x12\x81\x01\n" +
@@ -4862,7 +5270,7 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(ConflictPolicy)(0),             // 0: epigraph.executor.v1.ConflictPolicy
 	(*StartRunRequest)(nil),         // 1: epigraph.executor.v1.StartRunRequest
@@ -4910,202 +5318,219 @@ var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(*BulkFailure)(nil),             // 43: epigraph.executor.v1.BulkFailure
 	(*BulkCancelRunsRequest)(nil),   // 44: epigraph.executor.v1.BulkCancelRunsRequest
 	(*BulkCancelRunsResponse)(nil),  // 45: epigraph.executor.v1.BulkCancelRunsResponse
-	(*BulkRetryRunsRequest)(nil),    // 46: epigraph.executor.v1.BulkRetryRunsRequest
-	(*BulkRetryRunsResponse)(nil),   // 47: epigraph.executor.v1.BulkRetryRunsResponse
-	(*BulkDeleteRunsRequest)(nil),   // 48: epigraph.executor.v1.BulkDeleteRunsRequest
-	(*BulkDeleteRunsResponse)(nil),  // 49: epigraph.executor.v1.BulkDeleteRunsResponse
-	(*ListInterruptsRequest)(nil),   // 50: epigraph.executor.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),  // 51: epigraph.executor.v1.ListInterruptsResponse
-	(*GetInterruptRequest)(nil),     // 52: epigraph.executor.v1.GetInterruptRequest
-	(*AnswerInterruptRequest)(nil),  // 53: epigraph.executor.v1.AnswerInterruptRequest
-	(*CompleteAttemptRequest)(nil),  // 54: epigraph.executor.v1.CompleteAttemptRequest
-	(*CompleteAttemptResponse)(nil), // 55: epigraph.executor.v1.CompleteAttemptResponse
-	nil,                             // 56: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                             // 57: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                             // 58: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                             // 59: epigraph.executor.v1.RunInput.NamedEntry
-	nil,                             // 60: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	nil,                             // 61: epigraph.executor.v1.ForkRunRequest.NamedEntry
-	nil,                             // 62: epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	nil,                             // 63: epigraph.executor.v1.RunFilter.LabelsEntry
-	(*v1.Graph)(nil),                // 64: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),              // 65: epigraph.graph.v1.Payload
-	(*Attachment)(nil),              // 66: epigraph.executor.v1.Attachment
-	(*timestamppb.Timestamp)(nil),   // 67: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 68: google.protobuf.Duration
-	(*RunBudget)(nil),               // 69: epigraph.executor.v1.RunBudget
-	(*Webhook)(nil),                 // 70: epigraph.executor.v1.Webhook
-	(*Thread)(nil),                  // 71: epigraph.executor.v1.Thread
-	(*v1.Fault)(nil),                // 72: epigraph.graph.v1.Fault
-	(v1.Effect)(0),                  // 73: epigraph.graph.v1.Effect
-	(RunState)(0),                   // 74: epigraph.executor.v1.RunState
-	(*Run)(nil),                     // 75: epigraph.executor.v1.Run
-	(*Visit)(nil),                   // 76: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),                // 77: epigraph.executor.v1.VisitRef
-	(*v1.Edge)(nil),                 // 78: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                 // 79: epigraph.graph.v1.Node
-	(InterruptState)(0),             // 80: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),               // 81: epigraph.executor.v1.Interrupt
-	(Decision)(0),                   // 82: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),                // 83: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),      // 84: epigraph.executor.v1.ExplainRunResponse
-	(*emptypb.Empty)(nil),           // 85: google.protobuf.Empty
+	(*BulkPauseRunsRequest)(nil),    // 46: epigraph.executor.v1.BulkPauseRunsRequest
+	(*BulkPauseRunsResponse)(nil),   // 47: epigraph.executor.v1.BulkPauseRunsResponse
+	(*BulkResumeRunsRequest)(nil),   // 48: epigraph.executor.v1.BulkResumeRunsRequest
+	(*BulkResumeRunsResponse)(nil),  // 49: epigraph.executor.v1.BulkResumeRunsResponse
+	(*BulkRetryRunsRequest)(nil),    // 50: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),   // 51: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),   // 52: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil),  // 53: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),   // 54: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 55: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),     // 56: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil),  // 57: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteAttemptRequest)(nil),  // 58: epigraph.executor.v1.CompleteAttemptRequest
+	(*CompleteAttemptResponse)(nil), // 59: epigraph.executor.v1.CompleteAttemptResponse
+	nil,                             // 60: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                             // 61: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                             // 62: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                             // 63: epigraph.executor.v1.RunInput.NamedEntry
+	nil,                             // 64: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                             // 65: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                             // 66: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                             // 67: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),                // 68: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),              // 69: epigraph.graph.v1.Payload
+	(*Attachment)(nil),              // 70: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),   // 71: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 72: google.protobuf.Duration
+	(*RunBudget)(nil),               // 73: epigraph.executor.v1.RunBudget
+	(*Webhook)(nil),                 // 74: epigraph.executor.v1.Webhook
+	(*Thread)(nil),                  // 75: epigraph.executor.v1.Thread
+	(*v1.Fault)(nil),                // 76: epigraph.graph.v1.Fault
+	(v1.Effect)(0),                  // 77: epigraph.graph.v1.Effect
+	(RunState)(0),                   // 78: epigraph.executor.v1.RunState
+	(*Run)(nil),                     // 79: epigraph.executor.v1.Run
+	(*Visit)(nil),                   // 80: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),                // 81: epigraph.executor.v1.VisitRef
+	(*v1.Edge)(nil),                 // 82: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                 // 83: epigraph.graph.v1.Node
+	(InterruptState)(0),             // 84: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),               // 85: epigraph.executor.v1.Interrupt
+	(Decision)(0),                   // 86: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),                // 87: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),      // 88: epigraph.executor.v1.ExplainRunResponse
+	(*emptypb.Empty)(nil),           // 89: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	64,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	65,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	56,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	65,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	66,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	57,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	58,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	68,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	69,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	60,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	69,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	70,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	61,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	62,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,   // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	67,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
-	68,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
-	69,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	70,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	71,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
-	65,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
-	68,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
+	71,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	72,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	73,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	74,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
+	75,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
+	69,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
+	72,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
 	1,   // 15: epigraph.executor.v1.RunAndWaitRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	64,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	68,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
 	4,   // 17: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
-	65,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
-	59,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
-	72,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	72,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	69,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	63,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	76,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	76,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
 	6,   // 22: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
-	73,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
-	68,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
-	64,  // 25: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	74,  // 26: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	60,  // 27: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	67,  // 28: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	67,  // 29: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	75,  // 30: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	76,  // 31: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	69,  // 32: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	77,  // 33: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	77,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
+	72,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
+	68,  // 25: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	78,  // 26: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	64,  // 27: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	71,  // 28: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	71,  // 29: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	79,  // 30: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	80,  // 31: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	73,  // 32: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	81,  // 33: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
 	18,  // 34: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
 	19,  // 35: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
 	20,  // 36: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
-	65,  // 37: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
+	69,  // 37: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
 	23,  // 38: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	73,  // 39: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	65,  // 40: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	65,  // 41: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	77,  // 39: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	69,  // 40: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	69,  // 41: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
 	1,   // 42: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	65,  // 43: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	65,  // 44: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	77,  // 45: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	61,  // 46: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	65,  // 47: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	64,  // 48: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	62,  // 49: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	69,  // 50: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	69,  // 43: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	69,  // 44: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	81,  // 45: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	65,  // 46: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	69,  // 47: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	68,  // 48: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	66,  // 49: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	73,  // 50: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
 	32,  // 51: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	64,  // 52: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	78,  // 53: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	79,  // 54: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	78,  // 55: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	75,  // 56: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	68,  // 52: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	82,  // 53: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	83,  // 54: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	82,  // 55: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	79,  // 56: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
 	34,  // 57: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
 	35,  // 58: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	77,  // 59: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
-	75,  // 60: epigraph.executor.v1.CompareRunsResponse.base:type_name -> epigraph.executor.v1.Run
-	75,  // 61: epigraph.executor.v1.CompareRunsResponse.run:type_name -> epigraph.executor.v1.Run
+	81,  // 59: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
+	79,  // 60: epigraph.executor.v1.CompareRunsResponse.base:type_name -> epigraph.executor.v1.Run
+	79,  // 61: epigraph.executor.v1.CompareRunsResponse.run:type_name -> epigraph.executor.v1.Run
 	39,  // 62: epigraph.executor.v1.CompareRunsResponse.graph:type_name -> epigraph.executor.v1.GraphComparison
-	65,  // 63: epigraph.executor.v1.CompareRunsResponse.base_result:type_name -> epigraph.graph.v1.Payload
-	65,  // 64: epigraph.executor.v1.CompareRunsResponse.run_result:type_name -> epigraph.graph.v1.Payload
+	69,  // 63: epigraph.executor.v1.CompareRunsResponse.base_result:type_name -> epigraph.graph.v1.Payload
+	69,  // 64: epigraph.executor.v1.CompareRunsResponse.run_result:type_name -> epigraph.graph.v1.Payload
 	40,  // 65: epigraph.executor.v1.CompareRunsResponse.first_difference:type_name -> epigraph.executor.v1.VisitComparison
 	40,  // 66: epigraph.executor.v1.CompareRunsResponse.visits:type_name -> epigraph.executor.v1.VisitComparison
 	35,  // 67: epigraph.executor.v1.GraphComparison.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	76,  // 68: epigraph.executor.v1.VisitComparison.base:type_name -> epigraph.executor.v1.Visit
-	76,  // 69: epigraph.executor.v1.VisitComparison.run:type_name -> epigraph.executor.v1.Visit
-	74,  // 70: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	63,  // 71: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	67,  // 72: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	67,  // 73: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	80,  // 68: epigraph.executor.v1.VisitComparison.base:type_name -> epigraph.executor.v1.Visit
+	80,  // 69: epigraph.executor.v1.VisitComparison.run:type_name -> epigraph.executor.v1.Visit
+	78,  // 70: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	67,  // 71: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	71,  // 72: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	71,  // 73: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
 	42,  // 74: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
 	43,  // 75: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	42,  // 76: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	43,  // 77: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	42,  // 78: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	43,  // 79: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	80,  // 80: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	81,  // 81: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	65,  // 82: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	82,  // 83: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
-	18,  // 84: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
-	19,  // 85: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	65,  // 86: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	65,  // 87: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	65,  // 88: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,   // 89: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,   // 90: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
-	3,   // 91: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
-	7,   // 92: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	8,   // 93: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	10,  // 94: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	12,  // 95: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	14,  // 96: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	15,  // 97: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	16,  // 98: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	17,  // 99: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	24,  // 100: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
-	25,  // 101: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
-	26,  // 102: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
-	27,  // 103: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
-	28,  // 104: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
-	29,  // 105: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
-	30,  // 106: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
-	31,  // 107: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
-	36,  // 108: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
-	37,  // 109: epigraph.executor.v1.ExecutorService.CompareRuns:input_type -> epigraph.executor.v1.CompareRunsRequest
-	41,  // 110: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	44,  // 111: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	46,  // 112: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	48,  // 113: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	50,  // 114: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	52,  // 115: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	53,  // 116: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	54,  // 117: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
-	21,  // 118: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	75,  // 119: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	75,  // 120: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
-	5,   // 121: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
-	75,  // 122: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	9,   // 123: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	11,  // 124: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	13,  // 125: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	83,  // 126: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	75,  // 127: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	75,  // 128: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	75,  // 129: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	75,  // 130: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	75,  // 131: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
-	75,  // 132: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	75,  // 133: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	75,  // 134: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	75,  // 135: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	75,  // 136: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
-	33,  // 137: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	84,  // 138: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	38,  // 139: epigraph.executor.v1.ExecutorService.CompareRuns:output_type -> epigraph.executor.v1.CompareRunsResponse
-	85,  // 140: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
-	45,  // 141: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	47,  // 142: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	49,  // 143: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	51,  // 144: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	81,  // 145: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	81,  // 146: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	55,  // 147: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
-	22,  // 148: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	119, // [119:149] is the sub-list for method output_type
-	89,  // [89:119] is the sub-list for method input_type
-	89,  // [89:89] is the sub-list for extension type_name
-	89,  // [89:89] is the sub-list for extension extendee
-	0,   // [0:89] is the sub-list for field type_name
+	79,  // 76: epigraph.executor.v1.BulkCancelRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	42,  // 77: epigraph.executor.v1.BulkPauseRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	43,  // 78: epigraph.executor.v1.BulkPauseRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	79,  // 79: epigraph.executor.v1.BulkPauseRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	42,  // 80: epigraph.executor.v1.BulkResumeRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	43,  // 81: epigraph.executor.v1.BulkResumeRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	79,  // 82: epigraph.executor.v1.BulkResumeRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	42,  // 83: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	43,  // 84: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	79,  // 85: epigraph.executor.v1.BulkRetryRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	42,  // 86: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	43,  // 87: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	79,  // 88: epigraph.executor.v1.BulkDeleteRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	84,  // 89: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	85,  // 90: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	69,  // 91: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	86,  // 92: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	18,  // 93: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
+	19,  // 94: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	69,  // 95: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	69,  // 96: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	69,  // 97: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	1,   // 98: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	2,   // 99: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
+	3,   // 100: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
+	7,   // 101: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	8,   // 102: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	10,  // 103: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	12,  // 104: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	14,  // 105: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	15,  // 106: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	16,  // 107: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	17,  // 108: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	24,  // 109: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	25,  // 110: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
+	26,  // 111: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	27,  // 112: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	28,  // 113: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	29,  // 114: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	30,  // 115: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	31,  // 116: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	36,  // 117: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	37,  // 118: epigraph.executor.v1.ExecutorService.CompareRuns:input_type -> epigraph.executor.v1.CompareRunsRequest
+	41,  // 119: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	44,  // 120: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	46,  // 121: epigraph.executor.v1.ExecutorService.BulkPauseRuns:input_type -> epigraph.executor.v1.BulkPauseRunsRequest
+	48,  // 122: epigraph.executor.v1.ExecutorService.BulkResumeRuns:input_type -> epigraph.executor.v1.BulkResumeRunsRequest
+	50,  // 123: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	52,  // 124: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	54,  // 125: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	56,  // 126: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	57,  // 127: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	58,  // 128: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
+	21,  // 129: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	79,  // 130: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	79,  // 131: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
+	5,   // 132: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
+	79,  // 133: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	9,   // 134: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	11,  // 135: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	13,  // 136: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	87,  // 137: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	79,  // 138: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	79,  // 139: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	79,  // 140: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	79,  // 141: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	79,  // 142: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
+	79,  // 143: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	79,  // 144: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	79,  // 145: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	79,  // 146: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	79,  // 147: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	33,  // 148: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	88,  // 149: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	38,  // 150: epigraph.executor.v1.ExecutorService.CompareRuns:output_type -> epigraph.executor.v1.CompareRunsResponse
+	89,  // 151: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
+	45,  // 152: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	47,  // 153: epigraph.executor.v1.ExecutorService.BulkPauseRuns:output_type -> epigraph.executor.v1.BulkPauseRunsResponse
+	49,  // 154: epigraph.executor.v1.ExecutorService.BulkResumeRuns:output_type -> epigraph.executor.v1.BulkResumeRunsResponse
+	51,  // 155: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	53,  // 156: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	55,  // 157: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	85,  // 158: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	85,  // 159: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	59,  // 160: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
+	22,  // 161: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	130, // [130:162] is the sub-list for method output_type
+	98,  // [98:130] is the sub-list for method input_type
+	98,  // [98:98] is the sub-list for extension type_name
+	98,  // [98:98] is the sub-list for extension extendee
+	0,   // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -5123,7 +5548,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
 	}
-	file_epigraph_executor_v1_executor_proto_msgTypes[53].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[57].OneofWrappers = []any{
 		(*CompleteAttemptRequest_Completed)(nil),
 		(*CompleteAttemptRequest_Failed)(nil),
 	}
@@ -5133,7 +5558,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   63,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

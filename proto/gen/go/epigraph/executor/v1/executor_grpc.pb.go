@@ -45,6 +45,8 @@ const (
 	ExecutorService_CompareRuns_FullMethodName     = "/epigraph.executor.v1.ExecutorService/CompareRuns"
 	ExecutorService_DeleteRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/DeleteRun"
 	ExecutorService_BulkCancelRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkCancelRuns"
+	ExecutorService_BulkPauseRuns_FullMethodName   = "/epigraph.executor.v1.ExecutorService/BulkPauseRuns"
+	ExecutorService_BulkResumeRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkResumeRuns"
 	ExecutorService_BulkRetryRuns_FullMethodName   = "/epigraph.executor.v1.ExecutorService/BulkRetryRuns"
 	ExecutorService_BulkDeleteRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkDeleteRuns"
 	ExecutorService_ListInterrupts_FullMethodName  = "/epigraph.executor.v1.ExecutorService/ListInterrupts"
@@ -153,6 +155,13 @@ type ExecutorServiceClient interface {
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkCancelRunsResponse, error)
+	// BulkPauseRuns pauses the RUNNING and WAITING runs that a filter finds. It does not wait until their owners have
+	// applied the requests.
+	BulkPauseRuns(ctx context.Context, in *BulkPauseRunsRequest, opts ...grpc.CallOption) (*BulkPauseRunsResponse, error)
+	// BulkResumeRuns resumes the PAUSED runs that a filter finds, QUARANTINED ones only if the filter names that
+	// state. A run that ResumeRun would refuse is a failure. It does not wait until the owners of the runs have
+	// applied the requests.
+	BulkResumeRuns(ctx context.Context, in *BulkResumeRunsRequest, opts ...grpc.CallOption) (*BulkResumeRunsResponse, error)
 	// BulkRetryRuns retries the failed runs that a filter finds. Each is retried once within 72 hours, however
 	// often this is called, so that another request continues with the others. A new run that fails is another
 	// failed run, which a later request retries unless created_before leaves it out.
@@ -420,6 +429,26 @@ func (c *executorServiceClient) BulkCancelRuns(ctx context.Context, in *BulkCanc
 	return out, nil
 }
 
+func (c *executorServiceClient) BulkPauseRuns(ctx context.Context, in *BulkPauseRunsRequest, opts ...grpc.CallOption) (*BulkPauseRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkPauseRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_BulkPauseRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) BulkResumeRuns(ctx context.Context, in *BulkResumeRunsRequest, opts ...grpc.CallOption) (*BulkResumeRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkResumeRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_BulkResumeRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *executorServiceClient) BulkRetryRuns(ctx context.Context, in *BulkRetryRunsRequest, opts ...grpc.CallOption) (*BulkRetryRunsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BulkRetryRunsResponse)
@@ -589,6 +618,13 @@ type ExecutorServiceServer interface {
 	DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error)
+	// BulkPauseRuns pauses the RUNNING and WAITING runs that a filter finds. It does not wait until their owners have
+	// applied the requests.
+	BulkPauseRuns(context.Context, *BulkPauseRunsRequest) (*BulkPauseRunsResponse, error)
+	// BulkResumeRuns resumes the PAUSED runs that a filter finds, QUARANTINED ones only if the filter names that
+	// state. A run that ResumeRun would refuse is a failure. It does not wait until the owners of the runs have
+	// applied the requests.
+	BulkResumeRuns(context.Context, *BulkResumeRunsRequest) (*BulkResumeRunsResponse, error)
 	// BulkRetryRuns retries the failed runs that a filter finds. Each is retried once within 72 hours, however
 	// often this is called, so that another request continues with the others. A new run that fails is another
 	// failed run, which a later request retries unless created_before leaves it out.
@@ -685,6 +721,12 @@ func (UnimplementedExecutorServiceServer) DeleteRun(context.Context, *DeleteRunR
 }
 func (UnimplementedExecutorServiceServer) BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BulkCancelRuns not implemented")
+}
+func (UnimplementedExecutorServiceServer) BulkPauseRuns(context.Context, *BulkPauseRunsRequest) (*BulkPauseRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkPauseRuns not implemented")
+}
+func (UnimplementedExecutorServiceServer) BulkResumeRuns(context.Context, *BulkResumeRunsRequest) (*BulkResumeRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkResumeRuns not implemented")
 }
 func (UnimplementedExecutorServiceServer) BulkRetryRuns(context.Context, *BulkRetryRunsRequest) (*BulkRetryRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BulkRetryRuns not implemented")
@@ -1135,6 +1177,42 @@ func _ExecutorService_BulkCancelRuns_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecutorService_BulkPauseRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkPauseRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).BulkPauseRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_BulkPauseRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).BulkPauseRuns(ctx, req.(*BulkPauseRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_BulkResumeRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkResumeRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).BulkResumeRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_BulkResumeRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).BulkResumeRuns(ctx, req.(*BulkResumeRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ExecutorService_BulkRetryRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(BulkRetryRunsRequest)
 	if err := dec(in); err != nil {
@@ -1355,6 +1433,14 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "BulkCancelRuns",
 			Handler:    _ExecutorService_BulkCancelRuns_Handler,
+		},
+		{
+			MethodName: "BulkPauseRuns",
+			Handler:    _ExecutorService_BulkPauseRuns_Handler,
+		},
+		{
+			MethodName: "BulkResumeRuns",
+			Handler:    _ExecutorService_BulkResumeRuns_Handler,
 		},
 		{
 			MethodName: "BulkRetryRuns",
