@@ -46,6 +46,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/GetRunGraph":     run,
 	"epigraph.executor.v1.ExecutorService/ListRuns":        run,
 	"epigraph.executor.v1.ExecutorService/ListVisits":      run,
+	"epigraph.executor.v1.ExecutorService/GetVisit":        run,
 	"epigraph.executor.v1.ExecutorService/WatchRun":        run,
 	"epigraph.executor.v1.ExecutorService/CancelRun":       run,
 	"epigraph.executor.v1.ExecutorService/ResumeRun":       run,

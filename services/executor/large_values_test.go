@@ -343,6 +343,14 @@ func largeCases() map[string]func(*largeWorld) {
 			_, err = w.c.ExplainRun(w.t.Context(), &executorv1.ExplainRunRequest{RunId: bad})
 			require.NoError(w.t, err)
 		},
+		"ExecutorService/GetVisit": func(w *largeWorld) {
+			id := w.start(say("second"))
+			w.is(id, completed)
+			v, err := w.c.GetVisit(w.t.Context(), &executorv1.GetVisitRequest{RunId: id, NodeId: "second"})
+			require.NoError(w.t, err)
+			require.JSONEq(w.t, large, string(v.GetVisit().GetValues()[0].GetJson()))
+			require.JSONEq(w.t, large, string(v.GetNamed()["text"].GetJson()))
+		},
 		"ExecutorService/CompareRuns": func(w *largeWorld) {
 			id := w.start()
 			w.is(id, completed)

@@ -99,7 +99,7 @@ func principals(t *testing.T, r *replica) {
 	const executors, scheduling, limiting = "epigraph.executor.v1.ExecutorService/", "epigraph.executor.v1.ScheduleService/", "epigraph.executor.v1.LimitService/"
 	// nil stands for reading methods.
 	table := map[string]func(t *testing.T) string{
-		executors + "ValidateGraph": nil, executors + "GetRun": nil, executors + "GetRunGraph": nil, executors + "ListRuns": nil, executors + "ListVisits": nil,
+		executors + "ValidateGraph": nil, executors + "GetRun": nil, executors + "GetRunGraph": nil, executors + "ListRuns": nil, executors + "ListVisits": nil, executors + "GetVisit": nil,
 		executors + "WatchRun": nil, executors + "ExplainRun": nil, executors + "CompareRuns": nil, executors + "ListInterrupts": nil, executors + "GetInterrupt": nil, executors + "ListActors": nil,
 		scheduling + "GetSchedule": nil, scheduling + "ListSchedules": nil,
 		limiting + "ListLimits": nil,

@@ -447,11 +447,18 @@ func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphReq
 			return nil, err
 		}
 	}
+	if req.GetUnlessHash() == hash {
+		return &executorv1.GetRunGraphResponse{GraphHash: hash, GraphRevision: row.GraphRevision}, nil
+	}
 	g, err := workgraph.Decode(body)
 	if err != nil {
 		return nil, err
 	}
-	m, err := graphpb.ToProto(g)
+	show := graphpb.ToProto
+	if req.GetView() == executorv1.GraphView_GRAPH_VIEW_SHAPE {
+		show = shape
+	}
+	m, err := show(g)
 	if err != nil {
 		return nil, fmt.Errorf("graph of run %s: %w", req.GetRunId(), err)
 	}

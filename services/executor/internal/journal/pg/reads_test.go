@@ -207,7 +207,7 @@ func TestReads(t *testing.T) {
 			list("Chat", journal.Filter{ChatID: who}), list("Thread", journal.Filter{ThreadID: who}), list("BusinessKey", journal.Filter{BusinessKey: who}),
 			list("Parent", journal.Filter{ParentID: who}), list("NoSuchParent", journal.Filter{ParentID: "nobody"}), list("Schedule", journal.Filter{ScheduleID: who}),
 			list("Epic", journal.Filter{EpicID: who}), list("Workflow", journal.Filter{Workflow: "digest"}), list("WorkflowPage", journal.Filter{Workflow: "digest"}, page.Cursor{}),
-			list("WorkflowVersion", journal.Filter{WorkflowVersion: "digest@1"}), list("WorkflowFailed", journal.Filter{Workflow: "digest", States: []journal.State{journal.StateFailed}}),
+			list("WorkflowVersion", journal.Filter{WorkflowVersion: "digest@1"}),
 			list("Label", journal.Filter{Labels: map[string]string{"who": who}}), list("Labels", journal.Filter{Labels: map[string]string{"even": "yes"}}),
 			list("LabelsPage", journal.Filter{Labels: map[string]string{"even": "yes"}}, page.Cursor{}),
 			list("TwoLabels", journal.Filter{Labels: map[string]string{"even": "yes", "who": "everybody"}}),

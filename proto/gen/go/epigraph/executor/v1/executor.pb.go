@@ -86,6 +86,60 @@ func (ConflictPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{0}
 }
 
+// GraphView says how much of a graph is wanted.
+type GraphView int32
+
+const (
+	// FULL.
+	GraphView_GRAPH_VIEW_UNSPECIFIED GraphView = 0
+	// All of it.
+	GraphView_GRAPH_VIEW_FULL GraphView = 1
+	// What a picture needs: id, name, kind and actor of each node, and whether it has a map; ends and kind of each
+	// edge. Arguments, rules and expressions are left out.
+	GraphView_GRAPH_VIEW_SHAPE GraphView = 2
+)
+
+// Enum value maps for GraphView.
+var (
+	GraphView_name = map[int32]string{
+		0: "GRAPH_VIEW_UNSPECIFIED",
+		1: "GRAPH_VIEW_FULL",
+		2: "GRAPH_VIEW_SHAPE",
+	}
+	GraphView_value = map[string]int32{
+		"GRAPH_VIEW_UNSPECIFIED": 0,
+		"GRAPH_VIEW_FULL":        1,
+		"GRAPH_VIEW_SHAPE":       2,
+	}
+)
+
+func (x GraphView) Enum() *GraphView {
+	p := new(GraphView)
+	*p = x
+	return p
+}
+
+func (x GraphView) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GraphView) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_executor_v1_executor_proto_enumTypes[1].Descriptor()
+}
+
+func (GraphView) Type() protoreflect.EnumType {
+	return &file_epigraph_executor_v1_executor_proto_enumTypes[1]
+}
+
+func (x GraphView) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GraphView.Descriptor instead.
+func (GraphView) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{1}
+}
+
 // StartRunRequest says what is to run, for whom, and with what.
 type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -696,7 +750,11 @@ func (x *GetRunRequest) GetWait() *durationpb.Duration {
 type GetRunGraphRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
-	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// How much of it.
+	View GraphView `protobuf:"varint,2,opt,name=view,proto3,enum=epigraph.executor.v1.GraphView" json:"view,omitempty"`
+	// The graph_hash of the graph that the caller has. If the run still has that graph, the answer has none.
+	UnlessHash    string `protobuf:"bytes,3,opt,name=unless_hash,json=unlessHash,proto3" json:"unless_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,6 +792,20 @@ func (*GetRunGraphRequest) Descriptor() ([]byte, []int) {
 func (x *GetRunGraphRequest) GetRunId() string {
 	if x != nil {
 		return x.RunId
+	}
+	return ""
+}
+
+func (x *GetRunGraphRequest) GetView() GraphView {
+	if x != nil {
+		return x.View
+	}
+	return GraphView_GRAPH_VIEW_UNSPECIFIED
+}
+
+func (x *GetRunGraphRequest) GetUnlessHash() string {
+	if x != nil {
+		return x.UnlessHash
 	}
 	return ""
 }
@@ -1158,6 +1230,390 @@ func (x *ListVisitsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// GetVisitRequest names a visit.
+type GetVisitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The node.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The number of the visit; 0 is the first one.
+	Visit int32 `protobuf:"varint,3,opt,name=visit,proto3" json:"visit,omitempty"`
+	// The item of a mapped visit whose arguments and attempts are wanted, from 1; 0 gives the attempts of all items,
+	// and no arguments.
+	Item int32 `protobuf:"varint,4,opt,name=item,proto3" json:"item,omitempty"`
+	// How many attempts to return: 50 when 0, at most 1000.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The token of the page of attempts wanted.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVisitRequest) Reset() {
+	*x = GetVisitRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVisitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVisitRequest) ProtoMessage() {}
+
+func (x *GetVisitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVisitRequest.ProtoReflect.Descriptor instead.
+func (*GetVisitRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GetVisitRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *GetVisitRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *GetVisitRequest) GetVisit() int32 {
+	if x != nil {
+		return x.Visit
+	}
+	return 0
+}
+
+func (x *GetVisitRequest) GetItem() int32 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *GetVisitRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetVisitRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// GetVisitResponse is a visit in detail.
+type GetVisitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The visit, as ListVisits shows it. For an item, that of the visit that it belongs to.
+	Visit *Visit `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
+	// Whether the arguments are known. They are not for a visit that made no attempt: one that was skipped, or that
+	// is reused from another run.
+	ArgumentsKnown bool `protobuf:"varint,2,opt,name=arguments_known,json=argumentsKnown,proto3" json:"arguments_known,omitempty"`
+	// Positional arguments of the last attempt.
+	Args []*v1.Payload `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty"`
+	// Named arguments of the last attempt.
+	Named map[string]*v1.Payload `protobuf:"bytes,4,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Arguments that are left out above, because they have more than 256 KiB, or all together more than 4 MiB.
+	LeftOut []*LeftOutArgument `protobuf:"bytes,5,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// The attempts in the order of their ends; those under way come last. A page at a time.
+	Attempts []*VisitAttempt `protobuf:"bytes,6,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// The token of the next page of attempts; empty on the last.
+	NextPageToken string `protobuf:"bytes,7,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The runs that it started, also those that have ended; at most 1000.
+	ChildRunIds   []string `protobuf:"bytes,8,rep,name=child_run_ids,json=childRunIds,proto3" json:"child_run_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVisitResponse) Reset() {
+	*x = GetVisitResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVisitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVisitResponse) ProtoMessage() {}
+
+func (x *GetVisitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVisitResponse.ProtoReflect.Descriptor instead.
+func (*GetVisitResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetVisitResponse) GetVisit() *Visit {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetArgumentsKnown() bool {
+	if x != nil {
+		return x.ArgumentsKnown
+	}
+	return false
+}
+
+func (x *GetVisitResponse) GetArgs() []*v1.Payload {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetNamed() map[string]*v1.Payload {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetLeftOut() []*LeftOutArgument {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetAttempts() []*VisitAttempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *GetVisitResponse) GetChildRunIds() []string {
+	if x != nil {
+		return x.ChildRunIds
+	}
+	return nil
+}
+
+// LeftOutArgument is an argument that an answer leaves out.
+type LeftOutArgument struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which one, such as "named.text" or "args[0]".
+	Argument string `protobuf:"bytes,1,opt,name=argument,proto3" json:"argument,omitempty"`
+	// How many bytes it has.
+	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeftOutArgument) Reset() {
+	*x = LeftOutArgument{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeftOutArgument) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeftOutArgument) ProtoMessage() {}
+
+func (x *LeftOutArgument) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeftOutArgument.ProtoReflect.Descriptor instead.
+func (*LeftOutArgument) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LeftOutArgument) GetArgument() string {
+	if x != nil {
+		return x.Argument
+	}
+	return ""
+}
+
+func (x *LeftOutArgument) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// VisitAttempt is one try to carry out a visit or an item.
+type VisitAttempt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number, from 1.
+	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The item of a mapped visit; 0 for the whole visit.
+	Item int32 `protobuf:"varint,2,opt,name=item,proto3" json:"item,omitempty"`
+	// The actor that was called.
+	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// When it started.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it ended; absent while it is under way.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Why it failed.
+	Error *RunError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	// What it used.
+	Usage *Usage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The API key of the worker that reported its end, such as "key:ci". Empty for actors of the executor.
+	Principal string `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Whether its values were taken from the node cache.
+	Cached bool `protobuf:"varint,9,opt,name=cached,proto3" json:"cached,omitempty"`
+	// The sequence of the event that ended it.
+	EndSeq        int64 `protobuf:"varint,10,opt,name=end_seq,json=endSeq,proto3" json:"end_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisitAttempt) Reset() {
+	*x = VisitAttempt{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisitAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisitAttempt) ProtoMessage() {}
+
+func (x *VisitAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisitAttempt.ProtoReflect.Descriptor instead.
+func (*VisitAttempt) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *VisitAttempt) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *VisitAttempt) GetItem() int32 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *VisitAttempt) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *VisitAttempt) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *VisitAttempt) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *VisitAttempt) GetError() *RunError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *VisitAttempt) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *VisitAttempt) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *VisitAttempt) GetCached() bool {
+	if x != nil {
+		return x.Cached
+	}
+	return false
+}
+
+func (x *VisitAttempt) GetEndSeq() int64 {
+	if x != nil {
+		return x.EndSeq
+	}
+	return 0
+}
+
 // WatchRunRequest names a run and a place in its history.
 type WatchRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1176,7 +1632,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1644,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1657,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -1254,7 +1710,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1722,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1735,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -1342,7 +1798,7 @@ type ResumeRunRequest struct {
 
 func (x *ResumeRunRequest) Reset() {
 	*x = ResumeRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1810,7 @@ func (x *ResumeRunRequest) String() string {
 func (*ResumeRunRequest) ProtoMessage() {}
 
 func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1823,7 @@ func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResumeRunRequest) GetRunId() string {
@@ -1438,7 +1894,7 @@ type ReconcileVisitRequest struct {
 
 func (x *ReconcileVisitRequest) Reset() {
 	*x = ReconcileVisitRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1906,7 @@ func (x *ReconcileVisitRequest) String() string {
 func (*ReconcileVisitRequest) ProtoMessage() {}
 
 func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1919,7 @@ func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconcileVisitRequest.ProtoReflect.Descriptor instead.
 func (*ReconcileVisitRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReconcileVisitRequest) GetRunId() string {
@@ -1564,7 +2020,7 @@ type AttemptPerformed struct {
 
 func (x *AttemptPerformed) Reset() {
 	*x = AttemptPerformed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +2032,7 @@ func (x *AttemptPerformed) String() string {
 func (*AttemptPerformed) ProtoMessage() {}
 
 func (x *AttemptPerformed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +2045,7 @@ func (x *AttemptPerformed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptPerformed.ProtoReflect.Descriptor instead.
 func (*AttemptPerformed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttemptPerformed) GetValues() []*v1.Payload {
@@ -1613,7 +2069,7 @@ type AttemptFailed struct {
 
 func (x *AttemptFailed) Reset() {
 	*x = AttemptFailed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +2081,7 @@ func (x *AttemptFailed) String() string {
 func (*AttemptFailed) ProtoMessage() {}
 
 func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +2094,7 @@ func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptFailed.ProtoReflect.Descriptor instead.
 func (*AttemptFailed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AttemptFailed) GetReason() string {
@@ -1664,7 +2120,7 @@ type AttemptNotPerformed struct {
 
 func (x *AttemptNotPerformed) Reset() {
 	*x = AttemptNotPerformed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +2132,7 @@ func (x *AttemptNotPerformed) String() string {
 func (*AttemptNotPerformed) ProtoMessage() {}
 
 func (x *AttemptNotPerformed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +2145,7 @@ func (x *AttemptNotPerformed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptNotPerformed.ProtoReflect.Descriptor instead.
 func (*AttemptNotPerformed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
 }
 
 // ListActorsRequest asks for all actors.
@@ -1701,7 +2157,7 @@ type ListActorsRequest struct {
 
 func (x *ListActorsRequest) Reset() {
 	*x = ListActorsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +2169,7 @@ func (x *ListActorsRequest) String() string {
 func (*ListActorsRequest) ProtoMessage() {}
 
 func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +2182,7 @@ func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsRequest.ProtoReflect.Descriptor instead.
 func (*ListActorsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
 }
 
 // ListActorsResponse is what nodes can call.
@@ -1740,7 +2196,7 @@ type ListActorsResponse struct {
 
 func (x *ListActorsResponse) Reset() {
 	*x = ListActorsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +2208,7 @@ func (x *ListActorsResponse) String() string {
 func (*ListActorsResponse) ProtoMessage() {}
 
 func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +2221,7 @@ func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsResponse.ProtoReflect.Descriptor instead.
 func (*ListActorsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListActorsResponse) GetActors() []*ActorInfo {
@@ -1796,7 +2252,7 @@ type ActorInfo struct {
 
 func (x *ActorInfo) Reset() {
 	*x = ActorInfo{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +2264,7 @@ func (x *ActorInfo) String() string {
 func (*ActorInfo) ProtoMessage() {}
 
 func (x *ActorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +2277,7 @@ func (x *ActorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorInfo.ProtoReflect.Descriptor instead.
 func (*ActorInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ActorInfo) GetName() string {
@@ -1883,7 +2339,7 @@ type PauseRunRequest struct {
 
 func (x *PauseRunRequest) Reset() {
 	*x = PauseRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2351,7 @@ func (x *PauseRunRequest) String() string {
 func (*PauseRunRequest) ProtoMessage() {}
 
 func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2364,7 @@ func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRunRequest.ProtoReflect.Descriptor instead.
 func (*PauseRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PauseRunRequest) GetRunId() string {
@@ -1956,7 +2412,7 @@ type StopRunRequest struct {
 
 func (x *StopRunRequest) Reset() {
 	*x = StopRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2424,7 @@ func (x *StopRunRequest) String() string {
 func (*StopRunRequest) ProtoMessage() {}
 
 func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2437,7 @@ func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunRequest.ProtoReflect.Descriptor instead.
 func (*StopRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StopRunRequest) GetRunId() string {
@@ -2029,7 +2485,7 @@ type SignalRunRequest struct {
 
 func (x *SignalRunRequest) Reset() {
 	*x = SignalRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2497,7 @@ func (x *SignalRunRequest) String() string {
 func (*SignalRunRequest) ProtoMessage() {}
 
 func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2510,7 @@ func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRunRequest.ProtoReflect.Descriptor instead.
 func (*SignalRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SignalRunRequest) GetRunId() string {
@@ -2100,7 +2556,7 @@ type SignalWithStartRequest struct {
 
 func (x *SignalWithStartRequest) Reset() {
 	*x = SignalWithStartRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2568,7 @@ func (x *SignalWithStartRequest) String() string {
 func (*SignalWithStartRequest) ProtoMessage() {}
 
 func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2581,7 @@ func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWithStartRequest.ProtoReflect.Descriptor instead.
 func (*SignalWithStartRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SignalWithStartRequest) GetStart() *StartRunRequest {
@@ -2173,7 +2629,7 @@ type SendMessageRequest struct {
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2641,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2654,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SendMessageRequest) GetRunId() string {
@@ -2261,7 +2717,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2729,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2742,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RetryRunRequest) GetRunId() string {
@@ -2353,7 +2809,7 @@ type ForkRunRequest struct {
 
 func (x *ForkRunRequest) Reset() {
 	*x = ForkRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2821,7 @@ func (x *ForkRunRequest) String() string {
 func (*ForkRunRequest) ProtoMessage() {}
 
 func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2834,7 @@ func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
 func (*ForkRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ForkRunRequest) GetRunId() string {
@@ -2489,7 +2945,7 @@ type AmendRunRequest struct {
 
 func (x *AmendRunRequest) Reset() {
 	*x = AmendRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2957,7 @@ func (x *AmendRunRequest) String() string {
 func (*AmendRunRequest) ProtoMessage() {}
 
 func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2970,7 @@ func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunRequest.ProtoReflect.Descriptor instead.
 func (*AmendRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AmendRunRequest) GetRunId() string {
@@ -2583,7 +3039,7 @@ type GraphPatch struct {
 
 func (x *GraphPatch) Reset() {
 	*x = GraphPatch{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +3051,7 @@ func (x *GraphPatch) String() string {
 func (*GraphPatch) ProtoMessage() {}
 
 func (x *GraphPatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +3064,7 @@ func (x *GraphPatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphPatch.ProtoReflect.Descriptor instead.
 func (*GraphPatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GraphPatch) GetRemoveNodes() []string {
@@ -2652,7 +3108,7 @@ type AmendRunResponse struct {
 
 func (x *AmendRunResponse) Reset() {
 	*x = AmendRunResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +3120,7 @@ func (x *AmendRunResponse) String() string {
 func (*AmendRunResponse) ProtoMessage() {}
 
 func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +3133,7 @@ func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunResponse.ProtoReflect.Descriptor instead.
 func (*AmendRunResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AmendRunResponse) GetRun() *Run {
@@ -2719,7 +3175,7 @@ type GraphDiff struct {
 
 func (x *GraphDiff) Reset() {
 	*x = GraphDiff{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +3187,7 @@ func (x *GraphDiff) String() string {
 func (*GraphDiff) ProtoMessage() {}
 
 func (x *GraphDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +3200,7 @@ func (x *GraphDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphDiff.ProtoReflect.Descriptor instead.
 func (*GraphDiff) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GraphDiff) GetAddedNodes() []string {
@@ -2816,7 +3272,7 @@ type NodeChange struct {
 
 func (x *NodeChange) Reset() {
 	*x = NodeChange{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +3284,7 @@ func (x *NodeChange) String() string {
 func (*NodeChange) ProtoMessage() {}
 
 func (x *NodeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +3297,7 @@ func (x *NodeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
 func (*NodeChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeChange) GetNodeId() string {
@@ -2869,7 +3325,7 @@ type ExplainRunRequest struct {
 
 func (x *ExplainRunRequest) Reset() {
 	*x = ExplainRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2881,7 +3337,7 @@ func (x *ExplainRunRequest) String() string {
 func (*ExplainRunRequest) ProtoMessage() {}
 
 func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2894,7 +3350,7 @@ func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExplainRunRequest) GetRunId() string {
@@ -2923,7 +3379,7 @@ type CompareRunsRequest struct {
 
 func (x *CompareRunsRequest) Reset() {
 	*x = CompareRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3391,7 @@ func (x *CompareRunsRequest) String() string {
 func (*CompareRunsRequest) ProtoMessage() {}
 
 func (x *CompareRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3404,7 @@ func (x *CompareRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRunsRequest.ProtoReflect.Descriptor instead.
 func (*CompareRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CompareRunsRequest) GetRunId() string {
@@ -3023,7 +3479,7 @@ type CompareRunsResponse struct {
 
 func (x *CompareRunsResponse) Reset() {
 	*x = CompareRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3491,7 @@ func (x *CompareRunsResponse) String() string {
 func (*CompareRunsResponse) ProtoMessage() {}
 
 func (x *CompareRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3504,7 @@ func (x *CompareRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRunsResponse.ProtoReflect.Descriptor instead.
 func (*CompareRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CompareRunsResponse) GetBase() *Run {
@@ -3168,7 +3624,7 @@ type GraphComparison struct {
 
 func (x *GraphComparison) Reset() {
 	*x = GraphComparison{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3636,7 @@ func (x *GraphComparison) String() string {
 func (*GraphComparison) ProtoMessage() {}
 
 func (x *GraphComparison) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3649,7 @@ func (x *GraphComparison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphComparison.ProtoReflect.Descriptor instead.
 func (*GraphComparison) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GraphComparison) GetSame() bool {
@@ -3276,7 +3732,7 @@ type VisitComparison struct {
 
 func (x *VisitComparison) Reset() {
 	*x = VisitComparison{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3744,7 @@ func (x *VisitComparison) String() string {
 func (*VisitComparison) ProtoMessage() {}
 
 func (x *VisitComparison) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3757,7 @@ func (x *VisitComparison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitComparison.ProtoReflect.Descriptor instead.
 func (*VisitComparison) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *VisitComparison) GetNodeId() string {
@@ -3366,7 +3822,7 @@ type DeleteRunRequest struct {
 
 func (x *DeleteRunRequest) Reset() {
 	*x = DeleteRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3378,7 +3834,7 @@ func (x *DeleteRunRequest) String() string {
 func (*DeleteRunRequest) ProtoMessage() {}
 
 func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3391,7 +3847,7 @@ func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteRunRequest) GetRunId() string {
@@ -3437,7 +3893,7 @@ type RunFilter struct {
 
 func (x *RunFilter) Reset() {
 	*x = RunFilter{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3449,7 +3905,7 @@ func (x *RunFilter) String() string {
 func (*RunFilter) ProtoMessage() {}
 
 func (x *RunFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3462,7 +3918,7 @@ func (x *RunFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFilter.ProtoReflect.Descriptor instead.
 func (*RunFilter) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RunFilter) GetStates() []RunState {
@@ -3550,7 +4006,7 @@ type BulkFailure struct {
 
 func (x *BulkFailure) Reset() {
 	*x = BulkFailure{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +4018,7 @@ func (x *BulkFailure) String() string {
 func (*BulkFailure) ProtoMessage() {}
 
 func (x *BulkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +4031,7 @@ func (x *BulkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
 func (*BulkFailure) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BulkFailure) GetRunId() string {
@@ -3616,7 +4072,7 @@ type BulkCancelRunsRequest struct {
 
 func (x *BulkCancelRunsRequest) Reset() {
 	*x = BulkCancelRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +4084,7 @@ func (x *BulkCancelRunsRequest) String() string {
 func (*BulkCancelRunsRequest) ProtoMessage() {}
 
 func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +4097,7 @@ func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BulkCancelRunsRequest) GetFilter() *RunFilter {
@@ -3691,7 +4147,7 @@ type BulkCancelRunsResponse struct {
 
 func (x *BulkCancelRunsResponse) Reset() {
 	*x = BulkCancelRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +4159,7 @@ func (x *BulkCancelRunsResponse) String() string {
 func (*BulkCancelRunsResponse) ProtoMessage() {}
 
 func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +4172,7 @@ func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BulkCancelRunsResponse) GetMatched() int32 {
@@ -3771,7 +4227,7 @@ type BulkPauseRunsRequest struct {
 
 func (x *BulkPauseRunsRequest) Reset() {
 	*x = BulkPauseRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3783,7 +4239,7 @@ func (x *BulkPauseRunsRequest) String() string {
 func (*BulkPauseRunsRequest) ProtoMessage() {}
 
 func (x *BulkPauseRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3796,7 +4252,7 @@ func (x *BulkPauseRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkPauseRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkPauseRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BulkPauseRunsRequest) GetFilter() *RunFilter {
@@ -3846,7 +4302,7 @@ type BulkPauseRunsResponse struct {
 
 func (x *BulkPauseRunsResponse) Reset() {
 	*x = BulkPauseRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4314,7 @@ func (x *BulkPauseRunsResponse) String() string {
 func (*BulkPauseRunsResponse) ProtoMessage() {}
 
 func (x *BulkPauseRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4327,7 @@ func (x *BulkPauseRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkPauseRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkPauseRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BulkPauseRunsResponse) GetMatched() int32 {
@@ -3926,7 +4382,7 @@ type BulkResumeRunsRequest struct {
 
 func (x *BulkResumeRunsRequest) Reset() {
 	*x = BulkResumeRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4394,7 @@ func (x *BulkResumeRunsRequest) String() string {
 func (*BulkResumeRunsRequest) ProtoMessage() {}
 
 func (x *BulkResumeRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4407,7 @@ func (x *BulkResumeRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResumeRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkResumeRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BulkResumeRunsRequest) GetFilter() *RunFilter {
@@ -4001,7 +4457,7 @@ type BulkResumeRunsResponse struct {
 
 func (x *BulkResumeRunsResponse) Reset() {
 	*x = BulkResumeRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4469,7 @@ func (x *BulkResumeRunsResponse) String() string {
 func (*BulkResumeRunsResponse) ProtoMessage() {}
 
 func (x *BulkResumeRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +4482,7 @@ func (x *BulkResumeRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResumeRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkResumeRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BulkResumeRunsResponse) GetMatched() int32 {
@@ -4083,7 +4539,7 @@ type BulkRetryRunsRequest struct {
 
 func (x *BulkRetryRunsRequest) Reset() {
 	*x = BulkRetryRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4095,7 +4551,7 @@ func (x *BulkRetryRunsRequest) String() string {
 func (*BulkRetryRunsRequest) ProtoMessage() {}
 
 func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4108,7 +4564,7 @@ func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
@@ -4165,7 +4621,7 @@ type BulkRetryRunsResponse struct {
 
 func (x *BulkRetryRunsResponse) Reset() {
 	*x = BulkRetryRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4633,7 @@ func (x *BulkRetryRunsResponse) String() string {
 func (*BulkRetryRunsResponse) ProtoMessage() {}
 
 func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4646,7 @@ func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BulkRetryRunsResponse) GetMatched() int32 {
@@ -4243,7 +4699,7 @@ type BulkDeleteRunsRequest struct {
 
 func (x *BulkDeleteRunsRequest) Reset() {
 	*x = BulkDeleteRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4255,7 +4711,7 @@ func (x *BulkDeleteRunsRequest) String() string {
 func (*BulkDeleteRunsRequest) ProtoMessage() {}
 
 func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4268,7 +4724,7 @@ func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{51}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
@@ -4311,7 +4767,7 @@ type BulkDeleteRunsResponse struct {
 
 func (x *BulkDeleteRunsResponse) Reset() {
 	*x = BulkDeleteRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4779,7 @@ func (x *BulkDeleteRunsResponse) String() string {
 func (*BulkDeleteRunsResponse) ProtoMessage() {}
 
 func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4792,7 @@ func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{52}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BulkDeleteRunsResponse) GetMatched() int32 {
@@ -4391,7 +4847,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4403,7 +4859,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4416,7 +4872,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{53}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -4460,7 +4916,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4472,7 +4928,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4485,7 +4941,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{54}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -4513,7 +4969,7 @@ type GetInterruptRequest struct {
 
 func (x *GetInterruptRequest) Reset() {
 	*x = GetInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[55]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4981,7 @@ func (x *GetInterruptRequest) String() string {
 func (*GetInterruptRequest) ProtoMessage() {}
 
 func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[55]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4994,7 @@ func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
 func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{55}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetInterruptRequest) GetInterruptId() string {
@@ -4571,7 +5027,7 @@ type AnswerInterruptRequest struct {
 
 func (x *AnswerInterruptRequest) Reset() {
 	*x = AnswerInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[56]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +5039,7 @@ func (x *AnswerInterruptRequest) String() string {
 func (*AnswerInterruptRequest) ProtoMessage() {}
 
 func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[56]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +5052,7 @@ func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{56}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AnswerInterruptRequest) GetInterruptId() string {
@@ -4661,7 +5117,7 @@ type CompleteAttemptRequest struct {
 
 func (x *CompleteAttemptRequest) Reset() {
 	*x = CompleteAttemptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[57]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4673,7 +5129,7 @@ func (x *CompleteAttemptRequest) String() string {
 func (*CompleteAttemptRequest) ProtoMessage() {}
 
 func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[57]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4686,7 +5142,7 @@ func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptRequest.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{57}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CompleteAttemptRequest) GetAttemptToken() string {
@@ -4757,7 +5213,7 @@ type CompleteAttemptResponse struct {
 
 func (x *CompleteAttemptResponse) Reset() {
 	*x = CompleteAttemptResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[58]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +5225,7 @@ func (x *CompleteAttemptResponse) String() string {
 func (*CompleteAttemptResponse) ProtoMessage() {}
 
 func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[58]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +5238,7 @@ func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptResponse.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{58}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CompleteAttemptResponse) GetRunId() string {
@@ -4862,9 +5318,12 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\rGetRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12<\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
-	"\xaa\x01\a\"\x03\b\x90\x1c2\x00R\x04wait\"6\n" +
+	"\xaa\x01\a\"\x03\b\x90\x1c2\x00R\x04wait\"\xa0\x01\n" +
 	"\x12GetRunGraphRequest\x12 \n" +
-	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"\x8b\x01\n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12=\n" +
+	"\x04view\x18\x02 \x01(\x0e2\x1f.epigraph.executor.v1.GraphViewB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04view\x12)\n" +
+	"\vunless_hash\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\n" +
+	"unlessHash\"\x8b\x01\n" +
 	"\x13GetRunGraphResponse\x12.\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
 	"\n" +
@@ -4903,7 +5362,45 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\anode_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06nodeId\"q\n" +
 	"\x12ListVisitsResponse\x123\n" +
 	"\x06visits\x18\x01 \x03(\v2\x1b.epigraph.executor.v1.VisitR\x06visits\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xad\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xda\x01\n" +
+	"\x0fGetVisitRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12#\n" +
+	"\anode_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06nodeId\x12\x1d\n" +
+	"\x05visit\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05visit\x12\x1b\n" +
+	"\x04item\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04item\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"\x8b\x04\n" +
+	"\x10GetVisitResponse\x121\n" +
+	"\x05visit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.VisitR\x05visit\x12'\n" +
+	"\x0farguments_known\x18\x02 \x01(\bR\x0eargumentsKnown\x12.\n" +
+	"\x04args\x18\x03 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12G\n" +
+	"\x05named\x18\x04 \x03(\v21.epigraph.executor.v1.GetVisitResponse.NamedEntryR\x05named\x12@\n" +
+	"\bleft_out\x18\x05 \x03(\v2%.epigraph.executor.v1.LeftOutArgumentR\aleftOut\x12>\n" +
+	"\battempts\x18\x06 \x03(\v2\".epigraph.executor.v1.VisitAttemptR\battempts\x12&\n" +
+	"\x0fnext_page_token\x18\a \x01(\tR\rnextPageToken\x12\"\n" +
+	"\rchild_run_ids\x18\b \x03(\tR\vchildRunIds\x1aT\n" +
+	"\n" +
+	"NamedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"C\n" +
+	"\x0fLeftOutArgument\x12\x1a\n" +
+	"\bargument\x18\x01 \x01(\tR\bargument\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xfc\x02\n" +
+	"\fVisitAttempt\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04item\x18\x02 \x01(\x05R\x04item\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x129\n" +
+	"\n" +
+	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x124\n" +
+	"\x05error\x18\x06 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x121\n" +
+	"\x05usage\x18\a \x01(\v2\x1b.epigraph.executor.v1.UsageR\x05usage\x12\x1c\n" +
+	"\tprincipal\x18\b \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06cached\x18\t \x01(\bR\x06cached\x12\x17\n" +
+	"\aend_seq\x18\n" +
+	" \x01(\x03R\x06endSeq\"\xad\x01\n" +
 	"\x0fWatchRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12$\n" +
 	"\tafter_seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bafterSeq\x12/\n" +
@@ -5215,7 +5712,11 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xb6\x1f\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x03*R\n" +
+	"\tGraphView\x12\x1a\n" +
+	"\x16GRAPH_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fGRAPH_VIEW_FULL\x10\x01\x12\x14\n" +
+	"\x10GRAPH_VIEW_SHAPE\x10\x022\xb2 \n" +
 	"\x0fExecutorService\x12a\n" +
 	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12p\n" +
 	"\n" +
@@ -5226,7 +5727,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\bListRuns\x12%.epigraph.executor.v1.ListRunsRequest\x1a&.epigraph.executor.v1.ListRunsResponse\"\x10\x82\xd3\xe4\x93\x02\n" +
 	"\x12\b/v1/runs\x12\x81\x01\n" +
 	"\n" +
-	"ListVisits\x12'.epigraph.executor.v1.ListVisitsRequest\x1a(.epigraph.executor.v1.ListVisitsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/runs/{run_id}/visits\x12S\n" +
+	"ListVisits\x12'.epigraph.executor.v1.ListVisitsRequest\x1a(.epigraph.executor.v1.ListVisitsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/runs/{run_id}/visits\x12z\n" +
+	"\bGetVisit\x12%.epigraph.executor.v1.GetVisitRequest\x1a&.epigraph.executor.v1.GetVisitResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/runs/{run_id}:visit\x12S\n" +
 	"\bWatchRun\x12%.epigraph.executor.v1.WatchRunRequest\x1a\x1e.epigraph.executor.v1.RunEvent0\x01\x12s\n" +
 	"\tCancelRun\x12&.epigraph.executor.v1.CancelRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:cancel\x12s\n" +
 	"\tResumeRun\x12&.epigraph.executor.v1.ResumeRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:resume\x12\x80\x01\n" +
@@ -5269,268 +5771,289 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_executor_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(ConflictPolicy)(0),             // 0: epigraph.executor.v1.ConflictPolicy
-	(*StartRunRequest)(nil),         // 1: epigraph.executor.v1.StartRunRequest
-	(*RunAndWaitRequest)(nil),       // 2: epigraph.executor.v1.RunAndWaitRequest
-	(*ValidateGraphRequest)(nil),    // 3: epigraph.executor.v1.ValidateGraphRequest
-	(*RunInput)(nil),                // 4: epigraph.executor.v1.RunInput
-	(*ValidateGraphResponse)(nil),   // 5: epigraph.executor.v1.ValidateGraphResponse
-	(*NodeBehavior)(nil),            // 6: epigraph.executor.v1.NodeBehavior
-	(*GetRunRequest)(nil),           // 7: epigraph.executor.v1.GetRunRequest
-	(*GetRunGraphRequest)(nil),      // 8: epigraph.executor.v1.GetRunGraphRequest
-	(*GetRunGraphResponse)(nil),     // 9: epigraph.executor.v1.GetRunGraphResponse
-	(*ListRunsRequest)(nil),         // 10: epigraph.executor.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),        // 11: epigraph.executor.v1.ListRunsResponse
-	(*ListVisitsRequest)(nil),       // 12: epigraph.executor.v1.ListVisitsRequest
-	(*ListVisitsResponse)(nil),      // 13: epigraph.executor.v1.ListVisitsResponse
-	(*WatchRunRequest)(nil),         // 14: epigraph.executor.v1.WatchRunRequest
-	(*CancelRunRequest)(nil),        // 15: epigraph.executor.v1.CancelRunRequest
-	(*ResumeRunRequest)(nil),        // 16: epigraph.executor.v1.ResumeRunRequest
-	(*ReconcileVisitRequest)(nil),   // 17: epigraph.executor.v1.ReconcileVisitRequest
-	(*AttemptPerformed)(nil),        // 18: epigraph.executor.v1.AttemptPerformed
-	(*AttemptFailed)(nil),           // 19: epigraph.executor.v1.AttemptFailed
-	(*AttemptNotPerformed)(nil),     // 20: epigraph.executor.v1.AttemptNotPerformed
-	(*ListActorsRequest)(nil),       // 21: epigraph.executor.v1.ListActorsRequest
-	(*ListActorsResponse)(nil),      // 22: epigraph.executor.v1.ListActorsResponse
-	(*ActorInfo)(nil),               // 23: epigraph.executor.v1.ActorInfo
-	(*PauseRunRequest)(nil),         // 24: epigraph.executor.v1.PauseRunRequest
-	(*StopRunRequest)(nil),          // 25: epigraph.executor.v1.StopRunRequest
-	(*SignalRunRequest)(nil),        // 26: epigraph.executor.v1.SignalRunRequest
-	(*SignalWithStartRequest)(nil),  // 27: epigraph.executor.v1.SignalWithStartRequest
-	(*SendMessageRequest)(nil),      // 28: epigraph.executor.v1.SendMessageRequest
-	(*RetryRunRequest)(nil),         // 29: epigraph.executor.v1.RetryRunRequest
-	(*ForkRunRequest)(nil),          // 30: epigraph.executor.v1.ForkRunRequest
-	(*AmendRunRequest)(nil),         // 31: epigraph.executor.v1.AmendRunRequest
-	(*GraphPatch)(nil),              // 32: epigraph.executor.v1.GraphPatch
-	(*AmendRunResponse)(nil),        // 33: epigraph.executor.v1.AmendRunResponse
-	(*GraphDiff)(nil),               // 34: epigraph.executor.v1.GraphDiff
-	(*NodeChange)(nil),              // 35: epigraph.executor.v1.NodeChange
-	(*ExplainRunRequest)(nil),       // 36: epigraph.executor.v1.ExplainRunRequest
-	(*CompareRunsRequest)(nil),      // 37: epigraph.executor.v1.CompareRunsRequest
-	(*CompareRunsResponse)(nil),     // 38: epigraph.executor.v1.CompareRunsResponse
-	(*GraphComparison)(nil),         // 39: epigraph.executor.v1.GraphComparison
-	(*VisitComparison)(nil),         // 40: epigraph.executor.v1.VisitComparison
-	(*DeleteRunRequest)(nil),        // 41: epigraph.executor.v1.DeleteRunRequest
-	(*RunFilter)(nil),               // 42: epigraph.executor.v1.RunFilter
-	(*BulkFailure)(nil),             // 43: epigraph.executor.v1.BulkFailure
-	(*BulkCancelRunsRequest)(nil),   // 44: epigraph.executor.v1.BulkCancelRunsRequest
-	(*BulkCancelRunsResponse)(nil),  // 45: epigraph.executor.v1.BulkCancelRunsResponse
-	(*BulkPauseRunsRequest)(nil),    // 46: epigraph.executor.v1.BulkPauseRunsRequest
-	(*BulkPauseRunsResponse)(nil),   // 47: epigraph.executor.v1.BulkPauseRunsResponse
-	(*BulkResumeRunsRequest)(nil),   // 48: epigraph.executor.v1.BulkResumeRunsRequest
-	(*BulkResumeRunsResponse)(nil),  // 49: epigraph.executor.v1.BulkResumeRunsResponse
-	(*BulkRetryRunsRequest)(nil),    // 50: epigraph.executor.v1.BulkRetryRunsRequest
-	(*BulkRetryRunsResponse)(nil),   // 51: epigraph.executor.v1.BulkRetryRunsResponse
-	(*BulkDeleteRunsRequest)(nil),   // 52: epigraph.executor.v1.BulkDeleteRunsRequest
-	(*BulkDeleteRunsResponse)(nil),  // 53: epigraph.executor.v1.BulkDeleteRunsResponse
-	(*ListInterruptsRequest)(nil),   // 54: epigraph.executor.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),  // 55: epigraph.executor.v1.ListInterruptsResponse
-	(*GetInterruptRequest)(nil),     // 56: epigraph.executor.v1.GetInterruptRequest
-	(*AnswerInterruptRequest)(nil),  // 57: epigraph.executor.v1.AnswerInterruptRequest
-	(*CompleteAttemptRequest)(nil),  // 58: epigraph.executor.v1.CompleteAttemptRequest
-	(*CompleteAttemptResponse)(nil), // 59: epigraph.executor.v1.CompleteAttemptResponse
-	nil,                             // 60: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                             // 61: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                             // 62: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                             // 63: epigraph.executor.v1.RunInput.NamedEntry
-	nil,                             // 64: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	nil,                             // 65: epigraph.executor.v1.ForkRunRequest.NamedEntry
-	nil,                             // 66: epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	nil,                             // 67: epigraph.executor.v1.RunFilter.LabelsEntry
-	(*v1.Graph)(nil),                // 68: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),              // 69: epigraph.graph.v1.Payload
-	(*Attachment)(nil),              // 70: epigraph.executor.v1.Attachment
-	(*timestamppb.Timestamp)(nil),   // 71: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 72: google.protobuf.Duration
-	(*RunBudget)(nil),               // 73: epigraph.executor.v1.RunBudget
-	(*Webhook)(nil),                 // 74: epigraph.executor.v1.Webhook
-	(*Thread)(nil),                  // 75: epigraph.executor.v1.Thread
-	(*v1.Fault)(nil),                // 76: epigraph.graph.v1.Fault
-	(v1.Effect)(0),                  // 77: epigraph.graph.v1.Effect
-	(RunState)(0),                   // 78: epigraph.executor.v1.RunState
-	(*Run)(nil),                     // 79: epigraph.executor.v1.Run
-	(*Visit)(nil),                   // 80: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),                // 81: epigraph.executor.v1.VisitRef
-	(*v1.Edge)(nil),                 // 82: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                 // 83: epigraph.graph.v1.Node
-	(InterruptState)(0),             // 84: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),               // 85: epigraph.executor.v1.Interrupt
-	(Decision)(0),                   // 86: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),                // 87: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),      // 88: epigraph.executor.v1.ExplainRunResponse
-	(*emptypb.Empty)(nil),           // 89: google.protobuf.Empty
+	(GraphView)(0),                  // 1: epigraph.executor.v1.GraphView
+	(*StartRunRequest)(nil),         // 2: epigraph.executor.v1.StartRunRequest
+	(*RunAndWaitRequest)(nil),       // 3: epigraph.executor.v1.RunAndWaitRequest
+	(*ValidateGraphRequest)(nil),    // 4: epigraph.executor.v1.ValidateGraphRequest
+	(*RunInput)(nil),                // 5: epigraph.executor.v1.RunInput
+	(*ValidateGraphResponse)(nil),   // 6: epigraph.executor.v1.ValidateGraphResponse
+	(*NodeBehavior)(nil),            // 7: epigraph.executor.v1.NodeBehavior
+	(*GetRunRequest)(nil),           // 8: epigraph.executor.v1.GetRunRequest
+	(*GetRunGraphRequest)(nil),      // 9: epigraph.executor.v1.GetRunGraphRequest
+	(*GetRunGraphResponse)(nil),     // 10: epigraph.executor.v1.GetRunGraphResponse
+	(*ListRunsRequest)(nil),         // 11: epigraph.executor.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 12: epigraph.executor.v1.ListRunsResponse
+	(*ListVisitsRequest)(nil),       // 13: epigraph.executor.v1.ListVisitsRequest
+	(*ListVisitsResponse)(nil),      // 14: epigraph.executor.v1.ListVisitsResponse
+	(*GetVisitRequest)(nil),         // 15: epigraph.executor.v1.GetVisitRequest
+	(*GetVisitResponse)(nil),        // 16: epigraph.executor.v1.GetVisitResponse
+	(*LeftOutArgument)(nil),         // 17: epigraph.executor.v1.LeftOutArgument
+	(*VisitAttempt)(nil),            // 18: epigraph.executor.v1.VisitAttempt
+	(*WatchRunRequest)(nil),         // 19: epigraph.executor.v1.WatchRunRequest
+	(*CancelRunRequest)(nil),        // 20: epigraph.executor.v1.CancelRunRequest
+	(*ResumeRunRequest)(nil),        // 21: epigraph.executor.v1.ResumeRunRequest
+	(*ReconcileVisitRequest)(nil),   // 22: epigraph.executor.v1.ReconcileVisitRequest
+	(*AttemptPerformed)(nil),        // 23: epigraph.executor.v1.AttemptPerformed
+	(*AttemptFailed)(nil),           // 24: epigraph.executor.v1.AttemptFailed
+	(*AttemptNotPerformed)(nil),     // 25: epigraph.executor.v1.AttemptNotPerformed
+	(*ListActorsRequest)(nil),       // 26: epigraph.executor.v1.ListActorsRequest
+	(*ListActorsResponse)(nil),      // 27: epigraph.executor.v1.ListActorsResponse
+	(*ActorInfo)(nil),               // 28: epigraph.executor.v1.ActorInfo
+	(*PauseRunRequest)(nil),         // 29: epigraph.executor.v1.PauseRunRequest
+	(*StopRunRequest)(nil),          // 30: epigraph.executor.v1.StopRunRequest
+	(*SignalRunRequest)(nil),        // 31: epigraph.executor.v1.SignalRunRequest
+	(*SignalWithStartRequest)(nil),  // 32: epigraph.executor.v1.SignalWithStartRequest
+	(*SendMessageRequest)(nil),      // 33: epigraph.executor.v1.SendMessageRequest
+	(*RetryRunRequest)(nil),         // 34: epigraph.executor.v1.RetryRunRequest
+	(*ForkRunRequest)(nil),          // 35: epigraph.executor.v1.ForkRunRequest
+	(*AmendRunRequest)(nil),         // 36: epigraph.executor.v1.AmendRunRequest
+	(*GraphPatch)(nil),              // 37: epigraph.executor.v1.GraphPatch
+	(*AmendRunResponse)(nil),        // 38: epigraph.executor.v1.AmendRunResponse
+	(*GraphDiff)(nil),               // 39: epigraph.executor.v1.GraphDiff
+	(*NodeChange)(nil),              // 40: epigraph.executor.v1.NodeChange
+	(*ExplainRunRequest)(nil),       // 41: epigraph.executor.v1.ExplainRunRequest
+	(*CompareRunsRequest)(nil),      // 42: epigraph.executor.v1.CompareRunsRequest
+	(*CompareRunsResponse)(nil),     // 43: epigraph.executor.v1.CompareRunsResponse
+	(*GraphComparison)(nil),         // 44: epigraph.executor.v1.GraphComparison
+	(*VisitComparison)(nil),         // 45: epigraph.executor.v1.VisitComparison
+	(*DeleteRunRequest)(nil),        // 46: epigraph.executor.v1.DeleteRunRequest
+	(*RunFilter)(nil),               // 47: epigraph.executor.v1.RunFilter
+	(*BulkFailure)(nil),             // 48: epigraph.executor.v1.BulkFailure
+	(*BulkCancelRunsRequest)(nil),   // 49: epigraph.executor.v1.BulkCancelRunsRequest
+	(*BulkCancelRunsResponse)(nil),  // 50: epigraph.executor.v1.BulkCancelRunsResponse
+	(*BulkPauseRunsRequest)(nil),    // 51: epigraph.executor.v1.BulkPauseRunsRequest
+	(*BulkPauseRunsResponse)(nil),   // 52: epigraph.executor.v1.BulkPauseRunsResponse
+	(*BulkResumeRunsRequest)(nil),   // 53: epigraph.executor.v1.BulkResumeRunsRequest
+	(*BulkResumeRunsResponse)(nil),  // 54: epigraph.executor.v1.BulkResumeRunsResponse
+	(*BulkRetryRunsRequest)(nil),    // 55: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),   // 56: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),   // 57: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil),  // 58: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),   // 59: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 60: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),     // 61: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil),  // 62: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteAttemptRequest)(nil),  // 63: epigraph.executor.v1.CompleteAttemptRequest
+	(*CompleteAttemptResponse)(nil), // 64: epigraph.executor.v1.CompleteAttemptResponse
+	nil,                             // 65: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                             // 66: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                             // 67: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                             // 68: epigraph.executor.v1.RunInput.NamedEntry
+	nil,                             // 69: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                             // 70: epigraph.executor.v1.GetVisitResponse.NamedEntry
+	nil,                             // 71: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                             // 72: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                             // 73: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),                // 74: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),              // 75: epigraph.graph.v1.Payload
+	(*Attachment)(nil),              // 76: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),   // 77: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 78: google.protobuf.Duration
+	(*RunBudget)(nil),               // 79: epigraph.executor.v1.RunBudget
+	(*Webhook)(nil),                 // 80: epigraph.executor.v1.Webhook
+	(*Thread)(nil),                  // 81: epigraph.executor.v1.Thread
+	(*v1.Fault)(nil),                // 82: epigraph.graph.v1.Fault
+	(v1.Effect)(0),                  // 83: epigraph.graph.v1.Effect
+	(RunState)(0),                   // 84: epigraph.executor.v1.RunState
+	(*Run)(nil),                     // 85: epigraph.executor.v1.Run
+	(*Visit)(nil),                   // 86: epigraph.executor.v1.Visit
+	(*RunError)(nil),                // 87: epigraph.executor.v1.RunError
+	(*Usage)(nil),                   // 88: epigraph.executor.v1.Usage
+	(*VisitRef)(nil),                // 89: epigraph.executor.v1.VisitRef
+	(*v1.Edge)(nil),                 // 90: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                 // 91: epigraph.graph.v1.Node
+	(InterruptState)(0),             // 92: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),               // 93: epigraph.executor.v1.Interrupt
+	(Decision)(0),                   // 94: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),                // 95: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),      // 96: epigraph.executor.v1.ExplainRunResponse
+	(*emptypb.Empty)(nil),           // 97: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	68,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	69,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	60,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	69,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	70,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	61,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	62,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	74,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	75,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	65,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	75,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	76,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	66,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	67,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,   // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	71,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
-	72,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
-	73,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	74,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	75,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
-	69,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
-	72,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
-	1,   // 15: epigraph.executor.v1.RunAndWaitRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	68,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
-	4,   // 17: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
-	69,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
-	63,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
-	76,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	76,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
-	6,   // 22: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
-	77,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
-	72,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
-	68,  // 25: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	78,  // 26: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	64,  // 27: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	71,  // 28: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	71,  // 29: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	79,  // 30: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	80,  // 31: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	73,  // 32: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	81,  // 33: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	18,  // 34: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
-	19,  // 35: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	20,  // 36: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
-	69,  // 37: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
-	23,  // 38: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	77,  // 39: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	69,  // 40: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	69,  // 41: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
-	1,   // 42: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	69,  // 43: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	69,  // 44: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	81,  // 45: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	65,  // 46: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	69,  // 47: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	68,  // 48: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	66,  // 49: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	73,  // 50: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	32,  // 51: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	68,  // 52: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	82,  // 53: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	83,  // 54: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	82,  // 55: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	79,  // 56: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
-	34,  // 57: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
-	35,  // 58: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	81,  // 59: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
-	79,  // 60: epigraph.executor.v1.CompareRunsResponse.base:type_name -> epigraph.executor.v1.Run
-	79,  // 61: epigraph.executor.v1.CompareRunsResponse.run:type_name -> epigraph.executor.v1.Run
-	39,  // 62: epigraph.executor.v1.CompareRunsResponse.graph:type_name -> epigraph.executor.v1.GraphComparison
-	69,  // 63: epigraph.executor.v1.CompareRunsResponse.base_result:type_name -> epigraph.graph.v1.Payload
-	69,  // 64: epigraph.executor.v1.CompareRunsResponse.run_result:type_name -> epigraph.graph.v1.Payload
-	40,  // 65: epigraph.executor.v1.CompareRunsResponse.first_difference:type_name -> epigraph.executor.v1.VisitComparison
-	40,  // 66: epigraph.executor.v1.CompareRunsResponse.visits:type_name -> epigraph.executor.v1.VisitComparison
-	35,  // 67: epigraph.executor.v1.GraphComparison.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	80,  // 68: epigraph.executor.v1.VisitComparison.base:type_name -> epigraph.executor.v1.Visit
-	80,  // 69: epigraph.executor.v1.VisitComparison.run:type_name -> epigraph.executor.v1.Visit
-	78,  // 70: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	67,  // 71: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	71,  // 72: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	71,  // 73: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
-	42,  // 74: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	43,  // 75: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	79,  // 76: epigraph.executor.v1.BulkCancelRunsResponse.sample:type_name -> epigraph.executor.v1.Run
-	42,  // 77: epigraph.executor.v1.BulkPauseRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	43,  // 78: epigraph.executor.v1.BulkPauseRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	79,  // 79: epigraph.executor.v1.BulkPauseRunsResponse.sample:type_name -> epigraph.executor.v1.Run
-	42,  // 80: epigraph.executor.v1.BulkResumeRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	43,  // 81: epigraph.executor.v1.BulkResumeRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	79,  // 82: epigraph.executor.v1.BulkResumeRunsResponse.sample:type_name -> epigraph.executor.v1.Run
-	42,  // 83: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	43,  // 84: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	79,  // 85: epigraph.executor.v1.BulkRetryRunsResponse.sample:type_name -> epigraph.executor.v1.Run
-	42,  // 86: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	43,  // 87: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	79,  // 88: epigraph.executor.v1.BulkDeleteRunsResponse.sample:type_name -> epigraph.executor.v1.Run
-	84,  // 89: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	85,  // 90: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	69,  // 91: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	86,  // 92: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
-	18,  // 93: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
-	19,  // 94: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	69,  // 95: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	69,  // 96: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	69,  // 97: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,   // 98: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,   // 99: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
-	3,   // 100: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
-	7,   // 101: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	8,   // 102: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	10,  // 103: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	12,  // 104: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	14,  // 105: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	15,  // 106: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	16,  // 107: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	17,  // 108: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	24,  // 109: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
-	25,  // 110: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
-	26,  // 111: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
-	27,  // 112: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
-	28,  // 113: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
-	29,  // 114: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
-	30,  // 115: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
-	31,  // 116: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
-	36,  // 117: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
-	37,  // 118: epigraph.executor.v1.ExecutorService.CompareRuns:input_type -> epigraph.executor.v1.CompareRunsRequest
-	41,  // 119: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	44,  // 120: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	46,  // 121: epigraph.executor.v1.ExecutorService.BulkPauseRuns:input_type -> epigraph.executor.v1.BulkPauseRunsRequest
-	48,  // 122: epigraph.executor.v1.ExecutorService.BulkResumeRuns:input_type -> epigraph.executor.v1.BulkResumeRunsRequest
-	50,  // 123: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	52,  // 124: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	54,  // 125: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	56,  // 126: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	57,  // 127: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	58,  // 128: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
-	21,  // 129: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	79,  // 130: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	79,  // 131: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
-	5,   // 132: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
-	79,  // 133: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	9,   // 134: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	11,  // 135: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	13,  // 136: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	87,  // 137: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	79,  // 138: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	79,  // 139: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	79,  // 140: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	79,  // 141: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	79,  // 142: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
-	79,  // 143: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	79,  // 144: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	79,  // 145: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	79,  // 146: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	79,  // 147: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
-	33,  // 148: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	88,  // 149: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	38,  // 150: epigraph.executor.v1.ExecutorService.CompareRuns:output_type -> epigraph.executor.v1.CompareRunsResponse
-	89,  // 151: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
-	45,  // 152: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	47,  // 153: epigraph.executor.v1.ExecutorService.BulkPauseRuns:output_type -> epigraph.executor.v1.BulkPauseRunsResponse
-	49,  // 154: epigraph.executor.v1.ExecutorService.BulkResumeRuns:output_type -> epigraph.executor.v1.BulkResumeRunsResponse
-	51,  // 155: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	53,  // 156: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	55,  // 157: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	85,  // 158: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	85,  // 159: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	59,  // 160: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
-	22,  // 161: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	130, // [130:162] is the sub-list for method output_type
-	98,  // [98:130] is the sub-list for method input_type
-	98,  // [98:98] is the sub-list for extension type_name
-	98,  // [98:98] is the sub-list for extension extendee
-	0,   // [0:98] is the sub-list for field type_name
+	77,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	78,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	79,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	80,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
+	81,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
+	75,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
+	78,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
+	2,   // 15: epigraph.executor.v1.RunAndWaitRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	74,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	5,   // 17: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
+	75,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	68,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	82,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	82,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	7,   // 22: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
+	83,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
+	78,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
+	1,   // 25: epigraph.executor.v1.GetRunGraphRequest.view:type_name -> epigraph.executor.v1.GraphView
+	74,  // 26: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	84,  // 27: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	69,  // 28: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	77,  // 29: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	77,  // 30: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	85,  // 31: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	86,  // 32: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	86,  // 33: epigraph.executor.v1.GetVisitResponse.visit:type_name -> epigraph.executor.v1.Visit
+	75,  // 34: epigraph.executor.v1.GetVisitResponse.args:type_name -> epigraph.graph.v1.Payload
+	70,  // 35: epigraph.executor.v1.GetVisitResponse.named:type_name -> epigraph.executor.v1.GetVisitResponse.NamedEntry
+	17,  // 36: epigraph.executor.v1.GetVisitResponse.left_out:type_name -> epigraph.executor.v1.LeftOutArgument
+	18,  // 37: epigraph.executor.v1.GetVisitResponse.attempts:type_name -> epigraph.executor.v1.VisitAttempt
+	77,  // 38: epigraph.executor.v1.VisitAttempt.start_time:type_name -> google.protobuf.Timestamp
+	77,  // 39: epigraph.executor.v1.VisitAttempt.end_time:type_name -> google.protobuf.Timestamp
+	87,  // 40: epigraph.executor.v1.VisitAttempt.error:type_name -> epigraph.executor.v1.RunError
+	88,  // 41: epigraph.executor.v1.VisitAttempt.usage:type_name -> epigraph.executor.v1.Usage
+	79,  // 42: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	89,  // 43: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	23,  // 44: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
+	24,  // 45: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	25,  // 46: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
+	75,  // 47: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
+	28,  // 48: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
+	83,  // 49: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	75,  // 50: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	75,  // 51: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	2,   // 52: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	75,  // 53: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	75,  // 54: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	89,  // 55: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	71,  // 56: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	75,  // 57: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	74,  // 58: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	72,  // 59: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	79,  // 60: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	37,  // 61: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
+	74,  // 62: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	90,  // 63: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	91,  // 64: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	90,  // 65: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	85,  // 66: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	39,  // 67: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
+	40,  // 68: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	89,  // 69: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
+	85,  // 70: epigraph.executor.v1.CompareRunsResponse.base:type_name -> epigraph.executor.v1.Run
+	85,  // 71: epigraph.executor.v1.CompareRunsResponse.run:type_name -> epigraph.executor.v1.Run
+	44,  // 72: epigraph.executor.v1.CompareRunsResponse.graph:type_name -> epigraph.executor.v1.GraphComparison
+	75,  // 73: epigraph.executor.v1.CompareRunsResponse.base_result:type_name -> epigraph.graph.v1.Payload
+	75,  // 74: epigraph.executor.v1.CompareRunsResponse.run_result:type_name -> epigraph.graph.v1.Payload
+	45,  // 75: epigraph.executor.v1.CompareRunsResponse.first_difference:type_name -> epigraph.executor.v1.VisitComparison
+	45,  // 76: epigraph.executor.v1.CompareRunsResponse.visits:type_name -> epigraph.executor.v1.VisitComparison
+	40,  // 77: epigraph.executor.v1.GraphComparison.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	86,  // 78: epigraph.executor.v1.VisitComparison.base:type_name -> epigraph.executor.v1.Visit
+	86,  // 79: epigraph.executor.v1.VisitComparison.run:type_name -> epigraph.executor.v1.Visit
+	84,  // 80: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	73,  // 81: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	77,  // 82: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	77,  // 83: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	47,  // 84: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 85: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 86: epigraph.executor.v1.BulkCancelRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	47,  // 87: epigraph.executor.v1.BulkPauseRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 88: epigraph.executor.v1.BulkPauseRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 89: epigraph.executor.v1.BulkPauseRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	47,  // 90: epigraph.executor.v1.BulkResumeRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 91: epigraph.executor.v1.BulkResumeRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 92: epigraph.executor.v1.BulkResumeRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	47,  // 93: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 94: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 95: epigraph.executor.v1.BulkRetryRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	47,  // 96: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 97: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 98: epigraph.executor.v1.BulkDeleteRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	92,  // 99: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	93,  // 100: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	75,  // 101: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	94,  // 102: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	23,  // 103: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
+	24,  // 104: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	75,  // 105: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	75,  // 106: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	75,  // 107: epigraph.executor.v1.GetVisitResponse.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	75,  // 108: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	2,   // 109: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	3,   // 110: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
+	4,   // 111: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
+	8,   // 112: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	9,   // 113: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	11,  // 114: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	13,  // 115: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	15,  // 116: epigraph.executor.v1.ExecutorService.GetVisit:input_type -> epigraph.executor.v1.GetVisitRequest
+	19,  // 117: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	20,  // 118: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	21,  // 119: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	22,  // 120: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	29,  // 121: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	30,  // 122: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
+	31,  // 123: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	32,  // 124: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	33,  // 125: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	34,  // 126: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	35,  // 127: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	36,  // 128: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	41,  // 129: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	42,  // 130: epigraph.executor.v1.ExecutorService.CompareRuns:input_type -> epigraph.executor.v1.CompareRunsRequest
+	46,  // 131: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	49,  // 132: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	51,  // 133: epigraph.executor.v1.ExecutorService.BulkPauseRuns:input_type -> epigraph.executor.v1.BulkPauseRunsRequest
+	53,  // 134: epigraph.executor.v1.ExecutorService.BulkResumeRuns:input_type -> epigraph.executor.v1.BulkResumeRunsRequest
+	55,  // 135: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	57,  // 136: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	59,  // 137: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	61,  // 138: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	62,  // 139: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	63,  // 140: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
+	26,  // 141: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	85,  // 142: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	85,  // 143: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
+	6,   // 144: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
+	85,  // 145: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	10,  // 146: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	12,  // 147: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	14,  // 148: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	16,  // 149: epigraph.executor.v1.ExecutorService.GetVisit:output_type -> epigraph.executor.v1.GetVisitResponse
+	95,  // 150: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	85,  // 151: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	85,  // 152: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	85,  // 153: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	85,  // 154: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	85,  // 155: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
+	85,  // 156: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	85,  // 157: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	85,  // 158: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	85,  // 159: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	85,  // 160: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	38,  // 161: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	96,  // 162: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	43,  // 163: epigraph.executor.v1.ExecutorService.CompareRuns:output_type -> epigraph.executor.v1.CompareRunsResponse
+	97,  // 164: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
+	50,  // 165: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	52,  // 166: epigraph.executor.v1.ExecutorService.BulkPauseRuns:output_type -> epigraph.executor.v1.BulkPauseRunsResponse
+	54,  // 167: epigraph.executor.v1.ExecutorService.BulkResumeRuns:output_type -> epigraph.executor.v1.BulkResumeRunsResponse
+	56,  // 168: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	58,  // 169: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	60,  // 170: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	93,  // 171: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	93,  // 172: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	64,  // 173: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
+	27,  // 174: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	142, // [142:175] is the sub-list for method output_type
+	109, // [109:142] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -5543,12 +6066,12 @@ func file_epigraph_executor_v1_executor_proto_init() {
 	file_epigraph_executor_v1_interrupt_proto_init()
 	file_epigraph_executor_v1_run_proto_init()
 	file_epigraph_executor_v1_thread_proto_init()
-	file_epigraph_executor_v1_executor_proto_msgTypes[16].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[20].OneofWrappers = []any{
 		(*ReconcileVisitRequest_Performed)(nil),
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
 	}
-	file_epigraph_executor_v1_executor_proto_msgTypes[57].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[61].OneofWrappers = []any{
 		(*CompleteAttemptRequest_Completed)(nil),
 		(*CompleteAttemptRequest_Failed)(nil),
 	}
@@ -5557,8 +6080,8 @@ func file_epigraph_executor_v1_executor_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   67,
+			NumEnums:      2,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,7 @@ const (
 	ExecutorService_GetRunGraph_FullMethodName     = "/epigraph.executor.v1.ExecutorService/GetRunGraph"
 	ExecutorService_ListRuns_FullMethodName        = "/epigraph.executor.v1.ExecutorService/ListRuns"
 	ExecutorService_ListVisits_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ListVisits"
+	ExecutorService_GetVisit_FullMethodName        = "/epigraph.executor.v1.ExecutorService/GetVisit"
 	ExecutorService_WatchRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/WatchRun"
 	ExecutorService_CancelRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/CancelRun"
 	ExecutorService_ResumeRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/ResumeRun"
@@ -79,6 +80,10 @@ type ExecutorServiceClient interface {
 	// ListVisits lists the visits of a run. Visits that have ended come first, in ascending order of end_seq.
 	// Visits that have not ended follow, in ascending order of node_id and then of visit.
 	ListVisits(ctx context.Context, in *ListVisitsRequest, opts ...grpc.CallOption) (*ListVisitsResponse, error)
+	// GetVisit shows a visit, or an item of a mapped visit, with the arguments that its actor was called with, its
+	// attempts, and the runs that it started. The arguments are computed anew from the history of the run. One that
+	// is not there is refused with VISIT_NOT_FOUND.
+	GetVisit(ctx context.Context, in *GetVisitRequest, opts ...grpc.CallOption) (*GetVisitResponse, error)
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never
 	// repeated. To resume a stream that broke, send the last sequence that was seen. REST: GET
 	// /v1/runs/{run_id}/events as server-sent events.
@@ -254,6 +259,16 @@ func (c *executorServiceClient) ListVisits(ctx context.Context, in *ListVisitsRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListVisitsResponse)
 	err := c.cc.Invoke(ctx, ExecutorService_ListVisits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) GetVisit(ctx context.Context, in *GetVisitRequest, opts ...grpc.CallOption) (*GetVisitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetVisitResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_GetVisit_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -542,6 +557,10 @@ type ExecutorServiceServer interface {
 	// ListVisits lists the visits of a run. Visits that have ended come first, in ascending order of end_seq.
 	// Visits that have not ended follow, in ascending order of node_id and then of visit.
 	ListVisits(context.Context, *ListVisitsRequest) (*ListVisitsResponse, error)
+	// GetVisit shows a visit, or an item of a mapped visit, with the arguments that its actor was called with, its
+	// attempts, and the runs that it started. The arguments are computed anew from the history of the run. One that
+	// is not there is refused with VISIT_NOT_FOUND.
+	GetVisit(context.Context, *GetVisitRequest) (*GetVisitResponse, error)
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never
 	// repeated. To resume a stream that broke, send the last sequence that was seen. REST: GET
 	// /v1/runs/{run_id}/events as server-sent events.
@@ -673,6 +692,9 @@ func (UnimplementedExecutorServiceServer) ListRuns(context.Context, *ListRunsReq
 }
 func (UnimplementedExecutorServiceServer) ListVisits(context.Context, *ListVisitsRequest) (*ListVisitsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListVisits not implemented")
+}
+func (UnimplementedExecutorServiceServer) GetVisit(context.Context, *GetVisitRequest) (*GetVisitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetVisit not implemented")
 }
 func (UnimplementedExecutorServiceServer) WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[RunEvent]) error {
 	return status.Error(codes.Unimplemented, "method WatchRun not implemented")
@@ -892,6 +914,24 @@ func _ExecutorService_ListVisits_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ExecutorServiceServer).ListVisits(ctx, req.(*ListVisitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_GetVisit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetVisitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).GetVisit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_GetVisit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).GetVisit(ctx, req.(*GetVisitRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1373,6 +1413,10 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListVisits",
 			Handler:    _ExecutorService_ListVisits_Handler,
+		},
+		{
+			MethodName: "GetVisit",
+			Handler:    _ExecutorService_GetVisit_Handler,
 		},
 		{
 			MethodName: "CancelRun",

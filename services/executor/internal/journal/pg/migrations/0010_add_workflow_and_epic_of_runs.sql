@@ -1,9 +1,10 @@
 -- +goose Up
 
--- By what else runs are listed: the workflow of the catalog that the graph was taken from, its version as
--- SLUG@VERSION, and the epic of the task, or else the one that pays when the run is recorded. The details of a
--- run have its version, too. Runs from before are found by their workflow, and not by their epic, which no
--- table here has; nor are those that executors of the version before record while a rollout is under way.
+-- By what else runs are listed: the workflow of the catalog that the graph was taken from, its version
+-- as SLUG@VERSION, and the epic of the task, or else the one that pays when the run is recorded. The
+-- details of a run have its version, too. Runs from before are found by their workflow, and not by their
+-- epic, which no table here has. Runs that executors of the version before record while a rollout is under
+-- way are found by neither.
 ALTER TABLE runs ADD COLUMN workflow         text COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN workflow_version text COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN epic_id          text COLLATE "C" NOT NULL DEFAULT '';
