@@ -406,6 +406,12 @@ func (r *Run) Explain(ctx context.Context) (*executorv1.ExplainRunResponse, erro
 	return r.c.Executor.ExplainRun(ctx, &executorv1.ExplainRunRequest{RunId: r.ID})
 }
 
+// CompareWith tells how the run differs from another one, base; an empty base is the run of which this one
+// is a fork. The answer has the first visits that differ.
+func (r *Run) CompareWith(ctx context.Context, base string) (*executorv1.CompareRunsResponse, error) {
+	return r.c.Executor.CompareRuns(ctx, &executorv1.CompareRunsRequest{RunId: r.ID, BaseRunId: base})
+}
+
 // Interrupts lists the open interrupts of the run and its descendants.
 func (r *Run) Interrupts(ctx context.Context) ([]*executorv1.Interrupt, error) {
 	var out []*executorv1.Interrupt

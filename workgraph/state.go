@@ -362,6 +362,20 @@ func (s *State) Outstanding() []Start {
 	return out
 }
 
+// Starting is the attempt in flight at a visit or an item, as Outstanding lists it. ok is false if none is.
+func (s *State) Starting(ref Ref) (st Start, ok bool) {
+	for i := range s.flights {
+		f := &s.flights[i]
+		if s.ref(f.ns, f.item) != ref {
+			continue
+		}
+		s.makeStart(&st, f.ns, f.item)
+		st.Canceled = f.try().status == VisitCanceling
+		return st, true
+	}
+	return Start{}, false
+}
+
 // VisitInfo is one visit, or one item of a visit, as a reader sees it.
 type VisitInfo struct {
 	Ref

@@ -76,7 +76,7 @@ func (b *fakeRegistry) do(what string, f func() error) error {
 }
 
 func (b *fakeRegistry) ClaimTask(_ context.Context, r *registryv1.ClaimTaskRequest) (*registryv1.ClaimTaskResponse, error) {
-	return &registryv1.ClaimTaskResponse{}, b.do("claim", func() error {
+	return &registryv1.ClaimTaskResponse{Task: &registryv1.Task{Id: r.GetTaskId(), EpicId: "ep_of_" + r.GetTaskId()}}, b.do("claim", func() error {
 		if b.claimed == nil {
 			b.claimed, b.databases = map[string]string{}, map[string]string{}
 		}

@@ -146,6 +146,7 @@ func largeCases() map[string]func(*largeWorld) {
 		failed    = executorv1.RunState_RUN_STATE_FAILED
 		canceled  = executorv1.RunState_RUN_STATE_CANCELED
 		paused    = executorv1.RunState_RUN_STATE_PAUSED
+		waiting   = executorv1.RunState_RUN_STATE_WAITING
 	)
 	return map[string]func(*largeWorld){
 		"ExecutorService/ValidateGraph": func(w *largeWorld) {
@@ -342,6 +343,27 @@ func largeCases() map[string]func(*largeWorld) {
 			_, err = w.c.ExplainRun(w.t.Context(), &executorv1.ExplainRunRequest{RunId: bad})
 			require.NoError(w.t, err)
 		},
+		"ExecutorService/GetVisit": func(w *largeWorld) {
+			id := w.start(say("second"))
+			w.is(id, completed)
+			v, err := w.c.GetVisit(w.t.Context(), &executorv1.GetVisitRequest{RunId: id, NodeId: "second"})
+			require.NoError(w.t, err)
+			require.JSONEq(w.t, large, string(v.GetVisit().GetValues()[0].GetJson()))
+			require.JSONEq(w.t, large, string(v.GetNamed()["text"].GetJson()))
+		},
+		"ExecutorService/CompareRuns": func(w *largeWorld) {
+			id := w.start()
+			w.is(id, completed)
+			fork, err := w.c.ForkRun(w.t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "first"},
+				Named: map[string]*graphv1.Payload{"text": value(`"short"`)}})
+			require.NoError(w.t, err)
+			w.is(fork.GetId(), completed)
+			c, err := w.c.CompareRuns(w.t.Context(), &executorv1.CompareRunsRequest{RunId: fork.GetId()})
+			require.NoError(w.t, err)
+			require.JSONEq(w.t, large, string(c.GetBaseResult().GetJson()))
+			require.JSONEq(w.t, large, string(c.GetVisits()[0].GetBase().GetValues()[0].GetJson()))
+			require.Empty(w.t, c.GetInputFields())
+		},
 		"ExecutorService/DeleteRun": func(w *largeWorld) {
 			id := w.start()
 			w.is(id, completed)
@@ -355,6 +377,23 @@ func largeCases() map[string]func(*largeWorld) {
 			require.Empty(w.t, got.GetFailures())
 			require.EqualValues(w.t, 1, got.GetDone())
 			w.is(id, canceled)
+		},
+		"ExecutorService/BulkPauseRuns": func(w *largeWorld) {
+			id := w.labeled("pause", asksNode())
+			got, err := w.c.BulkPauseRuns(w.t.Context(), &executorv1.BulkPauseRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "pause"}}})
+			require.NoError(w.t, err)
+			require.Empty(w.t, got.GetFailures())
+			w.is(id, paused)
+		},
+		"ExecutorService/BulkResumeRuns": func(w *largeWorld) {
+			id := w.labeled("resume", asksNode())
+			_, err := w.c.PauseRun(w.t.Context(), &executorv1.PauseRunRequest{RunId: id})
+			require.NoError(w.t, err)
+			w.is(id, paused)
+			got, err := w.c.BulkResumeRuns(w.t.Context(), &executorv1.BulkResumeRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "resume"}}})
+			require.NoError(w.t, err)
+			require.Empty(w.t, got.GetFailures())
+			w.is(id, waiting)
 		},
 		"ExecutorService/BulkRetryRuns": func(w *largeWorld) {
 			w.is(w.labeled("retry", failsNode()), failed)

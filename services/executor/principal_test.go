@@ -99,8 +99,8 @@ func principals(t *testing.T, r *replica) {
 	const executors, scheduling, limiting = "epigraph.executor.v1.ExecutorService/", "epigraph.executor.v1.ScheduleService/", "epigraph.executor.v1.LimitService/"
 	// nil stands for reading methods.
 	table := map[string]func(t *testing.T) string{
-		executors + "ValidateGraph": nil, executors + "GetRun": nil, executors + "GetRunGraph": nil, executors + "ListRuns": nil, executors + "ListVisits": nil,
-		executors + "WatchRun": nil, executors + "ExplainRun": nil, executors + "ListInterrupts": nil, executors + "GetInterrupt": nil, executors + "ListActors": nil,
+		executors + "ValidateGraph": nil, executors + "GetRun": nil, executors + "GetRunGraph": nil, executors + "ListRuns": nil, executors + "ListVisits": nil, executors + "GetVisit": nil,
+		executors + "WatchRun": nil, executors + "ExplainRun": nil, executors + "CompareRuns": nil, executors + "ListInterrupts": nil, executors + "GetInterrupt": nil, executors + "ListActors": nil,
 		scheduling + "GetSchedule": nil, scheduling + "ListSchedules": nil,
 		limiting + "ListLimits": nil,
 
@@ -165,6 +165,22 @@ func principals(t *testing.T, r *replica) {
 			_, err = runs.BulkCancelRuns(ctx, &executorv1.BulkCancelRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "cancel"}}})
 			require.NoError(t, err)
 			return event(t, run.GetId(), canceled).GetPrincipal()
+		},
+		executors + "BulkPauseRuns": func(t *testing.T) string {
+			run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(ask), Labels: map[string]string{"bulk": "pause"}})
+			require.NoError(t, err)
+			_, err = runs.BulkPauseRuns(ctx, &executorv1.BulkPauseRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "pause"}}})
+			require.NoError(t, err)
+			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetRunPaused() != nil }).GetPrincipal()
+		},
+		executors + "BulkResumeRuns": func(t *testing.T) string {
+			run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(ask), Labels: map[string]string{"bulk": "resume"}})
+			require.NoError(t, err)
+			_, err = runs.PauseRun(ctx, &executorv1.PauseRunRequest{RunId: run.GetId()})
+			require.NoError(t, err)
+			_, err = runs.BulkResumeRuns(ctx, &executorv1.BulkResumeRunsRequest{Filter: &executorv1.RunFilter{Labels: map[string]string{"bulk": "resume"}}})
+			require.NoError(t, err)
+			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetRunResumed() != nil }).GetPrincipal()
 		},
 		executors + "PauseRun": func(t *testing.T) string {
 			run := asking(t)

@@ -49,6 +49,9 @@ type Config struct {
 	KeepAlive time.Duration `help:"longest silence on an event stream"`
 	Retry     time.Duration `help:"pause before clients of an event stream reconnect"`
 
+	// Console is what the pages of the console are told besides the API.
+	Console Console
+
 	Grace time.Duration `help:"time that requests under way get when stopping"`
 
 	// Cells are the databases with their executors and registries that namespaces are spread over.
@@ -67,6 +70,13 @@ type Config struct {
 type TLS struct {
 	CertFile string `help:"PEM certificate of the gateway's address, for REST and gRPC; read again when it changes"`
 	KeyFile  string `help:"PEM private key of that certificate"`
+}
+
+// Console has the templates of links that the pages of the console show. In them {trace_id}, {run_id},
+// {namespace}, {from} and {to} stand for what a link is about; the last two are times in milliseconds.
+type Console struct {
+	TraceURL string `conf:"trace_url" help:"link to a trace, such as https://host/trace/{trace_id}; also {run_id}, {namespace}, {from}, {to}"`
+	LogsURL  string `conf:"logs_url" help:"link to the logs of a run, such as https://host/logs?run={run_id}; also {trace_id}, {namespace}, {from}, {to}"`
 }
 
 // DefaultConfig listens on the loopback address and lets everyone in.
@@ -113,6 +123,7 @@ func (c Config) Validate() error {
 			faults = append(faults, fmt.Errorf("cors_origins: %q is no origin; write it as https://host", o))
 		}
 	}
+	faults = append(faults, c.Console.validate()...)
 	return errors.Join(append(faults, c.validateCells()...)...)
 }
 
@@ -141,6 +152,8 @@ type Deps struct {
 	Planner, Executor, Registry *grpc.ClientConn
 	// Cells are the connections to the cells of Config.Cells, by name.
 	Cells map[string]CellConns
+	// Version is that of the binary, which clients are told; may be empty.
+	Version string
 	// Telemetry reports spans, metrics and logs; nil means none.
 	Telemetry *obs.Telemetry
 	// Ready is the process's own readiness, which /readyz shows beside that of the services; nil means
@@ -224,6 +237,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		MaxBodyBytes: int64(cfg.MaxBodyBytes), MessageTimeout: cfg.BodyTimeout, RequestTimeout: cfg.RequestTimeout,
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,
+		Info: rest.Info{Version: d.Version, TraceURL: cfg.Console.TraceURL, LogsURL: cfg.Console.LogsURL},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)

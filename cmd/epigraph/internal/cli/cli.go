@@ -99,6 +99,7 @@ type commands struct {
 		Tree       runsTreeCmd       `cmd:"" help:"Show the visits of a run and of the runs below it, with their costs."`
 		Watch      runsWatchCmd      `cmd:"" help:"Watch a run to its end."`
 		Explain    runsExplainCmd    `cmd:"" help:"Explain why a run does not move, or why it failed."`
+		Compare    runsCompareCmd    `cmd:"" help:"Show how two runs differ; a fork and its origin by default."`
 		Graph      runsGraphCmd      `cmd:"" help:"Show the graph of a run."`
 		Interrupts runsInterruptsCmd `cmd:"" help:"List the interrupts of a run and of its descendants."`
 		Pause      runsPauseCmd      `cmd:"" help:"Pause a run: hold back new attempts."`
@@ -114,6 +115,8 @@ type commands struct {
 		Revise     runsReviseCmd     `cmd:"" help:"Have a model change what is left of a live run."`
 		Delete     runsDeleteCmd     `cmd:"" aliases:"rm" help:"Delete a run that has ended."`
 		BulkCancel runsBulkCancelCmd `cmd:"" help:"Cancel all runs that a filter finds."`
+		BulkPause  runsBulkPauseCmd  `cmd:"" help:"Pause all runs that a filter finds."`
+		BulkResume runsBulkResumeCmd `cmd:"" help:"Resume all paused runs that a filter finds."`
 		BulkRetry  runsBulkRetryCmd  `cmd:"" help:"Retry all failed runs that a filter finds."`
 		BulkDelete runsBulkDeleteCmd `cmd:"" help:"Delete all ended runs that a filter finds."`
 	} `cmd:"" help:"Show, steer and stop runs." group:"work"`

@@ -371,6 +371,8 @@ type runFilter struct {
 	State    []string          `help:"Runs in any of these states; open means every run that has not ended." placeholder:"STATE"`
 	Reason   string            `help:"Runs whose state has this reason, for example MAX_VISITS." name:"state-reason" placeholder:"REASON"`
 	Task     string            `help:"Runs for this task." placeholder:"ID"`
+	Epic     string            `help:"Runs for the tasks of this epic, and those that it pays for." placeholder:"ID"`
+	Workflow string            `help:"Runs of this workflow of the catalog, or of one version of it." placeholder:"NAME[@VERSION]"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
 	Schedule string            `help:"Runs that this schedule started." placeholder:"ID"`
 	Labels   map[string]string `help:"Runs with all of these labels." name:"label" placeholder:"NAME=VALUE"`
@@ -386,7 +388,7 @@ func (f *runFilter) filter() (*executorv1.RunFilter, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &executorv1.RunFilter{States: states, StateReason: f.Reason, TaskId: f.Task, UserId: f.User, ScheduleId: f.Schedule, Labels: f.Labels}
+	out := &executorv1.RunFilter{States: states, StateReason: f.Reason, TaskId: f.Task, EpicId: f.Epic, Workflow: f.Workflow, UserId: f.User, ScheduleId: f.Schedule, Labels: f.Labels}
 	if out.CreatedAfter, err = instant("--after", f.After); err != nil {
 		return nil, err
 	}
@@ -507,96 +509,6 @@ func (e *env) unfiltered(err error) error {
 		return err
 	}
 	return errs.From(err).Hint("say which runs, for example with --label NAME=VALUE, --task ID, --before 72h or --state open")
-}
-
-type runsBulkCancelCmd struct {
-	runFilter
-	Why string `help:"Reason, for the histories." short:"r"`
-}
-
-// Help gives examples.
-func (runsBulkCancelCmd) Help() string {
-	return `Shows the number of matching runs first and asks for confirmation.
-
-    epigraph runs bulk-cancel --label release=1.4 --why 'wrong model'
-    epigraph runs bulk-cancel --state waiting --before 72h --yes`
-}
-
-// Run cancels.
-func (c *runsBulkCancelCmd) Run(e *env) error {
-	f, err := c.filter()
-	if err != nil {
-		return err
-	}
-	return e.bulk(&c.runFilter, "cancel", func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error) {
-		r, err := s.executor.BulkCancelRuns(ctx, &executorv1.BulkCancelRunsRequest{Filter: f, Reason: c.Why, Limit: c.Limit, DryRun: dry})
-		return r.GetMatched(), r.GetFailures(), r.GetMore(), func() error {
-			return e.print(r, func() string {
-				return fmt.Sprintf("%s matched, %d asked to end\n", view.Plural(int(r.GetMatched()), "run"), r.GetDone())
-			})
-		}, err
-	})
-}
-
-type runsBulkRetryCmd struct {
-	runFilter
-	AllowUnsafe bool `help:"Repeat UNSAFE attempts that were performed."`
-	WithoutTask bool `help:"Work on no task, so that the cost is booked on the namespace only. Needed if the tasks of the old runs cannot be claimed."`
-}
-
-// Help gives examples.
-func (runsBulkRetryCmd) Help() string {
-	return `Retries failed runs (or the runs in --state). A run is retried once, also if the command is repeated. Shows the number of matching runs first and asks for confirmation.
-
-    epigraph runs bulk-retry --after 2h --state-reason HTTP_STATUS
-    epigraph runs bulk-retry --state failed,canceled --label batch=42 --yes`
-}
-
-// Run retries.
-func (c *runsBulkRetryCmd) Run(e *env) error {
-	f, err := c.filter()
-	if err != nil {
-		return err
-	}
-	return e.bulk(&c.runFilter, "retry", func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error) {
-		r, err := s.executor.BulkRetryRuns(ctx, &executorv1.BulkRetryRunsRequest{Filter: f, Limit: c.Limit, DryRun: dry, AllowUnsafe: c.AllowUnsafe, WithoutTask: c.WithoutTask})
-		return r.GetMatched(), r.GetFailures(), r.GetMore(), func() error {
-			return e.print(r, func() string {
-				out := fmt.Sprintf("%s matched, %d retried\n", view.Plural(int(r.GetMatched()), "run"), len(r.GetRunIds()))
-				for _, id := range r.GetRunIds() {
-					out += "  " + id + "\n"
-				}
-				return out
-			})
-		}, err
-	})
-}
-
-type runsBulkDeleteCmd struct {
-	runFilter
-}
-
-// Help gives examples.
-func (runsBulkDeleteCmd) Help() string {
-	return `Deletes ended runs only. Shows the number of matching runs first and asks for confirmation.
-
-    epigraph runs bulk-delete --state completed --before 720h`
-}
-
-// Run deletes.
-func (c *runsBulkDeleteCmd) Run(e *env) error {
-	f, err := c.filter()
-	if err != nil {
-		return err
-	}
-	return e.bulk(&c.runFilter, "delete", func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error) {
-		r, err := s.executor.BulkDeleteRuns(ctx, &executorv1.BulkDeleteRunsRequest{Filter: f, Limit: c.Limit, DryRun: dry})
-		return r.GetMatched(), r.GetFailures(), r.GetMore(), func() error {
-			return e.print(r, func() string {
-				return fmt.Sprintf("%s matched, %d deleted\n", view.Plural(int(r.GetMatched()), "run"), r.GetDone())
-			})
-		}, err
-	})
 }
 
 type attemptsCompleteCmd struct {

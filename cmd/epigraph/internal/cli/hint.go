@@ -11,10 +11,10 @@ import (
 // for callers of the API, and users of the command line need the command.
 var commandOf = map[string]string{
 	"StartRun": "run", "ParsePlan": "plan read", "CreatePlan": "plan create", "StreamPlan": "plan create --run", "RevisePlan": "runs revise",
-	"ListRuns": "runs ls", "GetRun": "runs get", "GetRunGraph": "runs graph", "ListVisits": "runs visits", "WatchRun": "runs watch", "ExplainRun": "runs explain",
+	"ListRuns": "runs ls", "GetRun": "runs get", "GetRunGraph": "runs graph", "ListVisits": "runs visits", "WatchRun": "runs watch", "ExplainRun": "runs explain", "CompareRuns": "runs compare",
 	"PauseRun": "runs pause", "StopRun": "runs stop", "ResumeRun": "runs resume", "CancelRun": "runs cancel", "RetryRun": "runs retry", "ForkRun": "runs fork", "AmendRun": "runs amend",
 	"DeleteRun": "runs delete", "ReconcileVisit": "runs reconcile", "SignalRun": "runs signal", "SendMessage": "runs send",
-	"BulkCancelRuns": "runs bulk-cancel", "BulkRetryRuns": "runs bulk-retry", "BulkDeleteRuns": "runs bulk-delete",
+	"BulkCancelRuns": "runs bulk-cancel", "BulkPauseRuns": "runs bulk-pause", "BulkResumeRuns": "runs bulk-resume", "BulkRetryRuns": "runs bulk-retry", "BulkDeleteRuns": "runs bulk-delete",
 	"ListInterrupts": "interrupts list", "GetInterrupt": "interrupts show", "AnswerInterrupt": "interrupts answer",
 	"DECISION_APPROVED": "interrupts answer --approve", "DECISION_REJECTED": "interrupts answer --reject",
 	"ListThreads": "threads ls", "GetThread": "threads show", "ForkThread": "threads fork", "ExportThread": "threads export", "ImportThread": "threads import", "DeleteThread": "threads rm", "ListTurns": "threads turns", "AppendMessage": "chat",

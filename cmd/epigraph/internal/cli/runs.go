@@ -34,6 +34,7 @@ type runsLsCmd struct {
 	State    []string          `help:"Runs in any of these states; open means every run that has not ended." placeholder:"STATE"`
 	Task     string            `help:"Runs for this task." placeholder:"ID" xor:"of"`
 	Epic     string            `help:"Runs for the tasks of this epic." placeholder:"ID" xor:"of"`
+	Workflow string            `help:"Runs of this workflow of the catalog, or of one version of it." placeholder:"NAME[@VERSION]"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
 	Chat     string            `help:"Runs of this conversation." placeholder:"ID"`
 	Key      string            `help:"Runs with this business key." name:"business-key" placeholder:"KEY"`
@@ -92,7 +93,7 @@ func (c *runsLsCmd) Run(e *env) error {
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		req := &executorv1.ListRunsRequest{
-			PageSize: c.Limit, PageToken: c.Token, States: states, TaskId: c.Task, UserId: c.User, ChatId: c.Chat,
+			PageSize: c.Limit, PageToken: c.Token, States: states, TaskId: c.Task, Workflow: c.Workflow, UserId: c.User, ChatId: c.Chat,
 			BusinessKey: c.Key, ParentRunId: c.Parent, ScheduleId: c.Schedule, Labels: c.Labels, CreatedAfter: after, CreatedBefore: before,
 		}
 		var r *executorv1.ListRunsResponse

@@ -228,7 +228,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 
 	conns := &connections{cfg: plain, tel: tels[Gateway], buf: buf, token: token, onBehalf: true}
 	d.add(host.Func(nil, func() error { conns.close(); return nil }))
-	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Budget: front, Connections: pool, Listener: web}
+	deps := gateway.Deps{Version: cfg.Version, Telemetry: tels[Gateway], Ready: readiness, Budget: front, Connections: pool, Listener: web}
 	for name, conn := range map[string]**grpc.ClientConn{Planner: &deps.Planner, Executor: &deps.Executor, Registry: &deps.Registry} {
 		var err error
 		if *conn, err = conns.dial(name); err != nil {

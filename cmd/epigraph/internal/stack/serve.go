@@ -273,7 +273,7 @@ func (p *Process) await(ctx context.Context, lis *shared, open func() (api, erro
 }
 
 func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Service, error) {
-	d := gateway.Deps{Telemetry: p.tel, Ready: p.readiness, Budget: p.budget, Connections: p.conns, Listener: p.listener, Cells: map[string]gateway.CellConns{}}
+	d := gateway.Deps{Version: p.cfg.Version, Telemetry: p.tel, Ready: p.readiness, Budget: p.budget, Connections: p.conns, Listener: p.listener, Cells: map[string]gateway.CellConns{}}
 	dial := func(target string, conn **grpc.ClientConn) (err error) {
 		*conn, err = conns.dial(target)
 		return err

@@ -66,8 +66,10 @@ func (p *priceList) Prices(ctx context.Context, _ string, entries []outbox.Entry
 // books is a registry, so that usage entries are made. Nothing is delivered.
 type books struct{}
 
-func (books) Claim(context.Context, string, string, string, time.Duration) error { return nil }
-func (books) Release(context.Context, string, string, string) error              { return nil }
+func (books) Claim(context.Context, string, string, string, time.Duration) (string, error) {
+	return "", nil
+}
+func (books) Release(context.Context, string, string, string) error { return nil }
 
 func cap64(n int64) *int64 { return &n }
 

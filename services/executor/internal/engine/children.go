@@ -369,7 +369,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		}
 	}
 	if req.TaskID == "" && r.task != "" {
-		req.TaskID, req.Lineage.Borrowed = r.task, true
+		req.TaskID, req.EpicID, req.Lineage.Borrowed = r.task, r.epic, true
 	}
 	if req.TaskID == "" {
 		req.Lineage.Payer = r.payer.Load()

@@ -17,7 +17,7 @@ const claimAfter = 2 * time.Second
 // claim reserves the task for the run. For a repeated request, earlier is the run that the request started.
 // Else own is the id under which the task is claimed: id, or that of a start that was cut off between its
 // claim and its record.
-func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string) (earlier, own string, err error) {
+func (e *Engine) claim(ctx context.Context, req *command.StartRequest, id string) (earlier, own string, err error) {
 	if e.claims == nil {
 		return "", "", errs.New(errs.FailedPrecondition, ReasonNoRegistry, "this executor has no registry, so a run cannot work on a task").
 			Hint("leave task_id out, or configure the registry")
@@ -27,7 +27,7 @@ func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string)
 		return earlier, "", err
 	}
 	failpoint.Hit(failpoint.StartBeforeClaim)
-	err = e.claims.Claim(ctx, req.Namespace, req.TaskID, id, e.cfg.ClaimLease)
+	req.EpicID, err = e.claims.Claim(ctx, req.Namespace, req.TaskID, id, e.cfg.ClaimLease)
 	failpoint.Hit(failpoint.StartAfterClaim)
 	switch {
 	case err == nil:
@@ -38,12 +38,13 @@ func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string)
 	case errs.Is(err, errs.FailedPrecondition):
 		// The task is taken, perhaps by the first try of this request, which may be recorded at any moment.
 		// So the request's run is looked for after the holder's run.
-		holder := e.unrecordedHolder(ctx, req, err)
+		holder := e.unrecordedHolder(ctx, *req, err)
 		if earlier, rerr := e.Answered(ctx, req.Namespace, req.Request); rerr != nil || earlier != "" {
 			return earlier, "", rerr
 		}
 		if holder != "" {
-			if e.claims.Claim(ctx, req.Namespace, req.TaskID, holder, e.cfg.ClaimLease) == nil {
+			if epic, err := e.claims.Claim(ctx, req.Namespace, req.TaskID, holder, e.cfg.ClaimLease); err == nil {
+				req.EpicID = epic
 				return "", holder, nil
 			}
 		}

@@ -156,8 +156,9 @@ func (c Config) Validate() error {
 
 // Claims reserves tasks of the registry for runs. Errors are *errs.Error values.
 type Claims interface {
-	// Claim reserves the task for the run until lease has passed or the claim is confirmed.
-	Claim(ctx context.Context, namespace, taskID, runID string, lease time.Duration) error
+	// Claim reserves the task for the run until lease has passed or the claim is confirmed. It returns the
+	// epic of the task.
+	Claim(ctx context.Context, namespace, taskID, runID string, lease time.Duration) (epicID string, err error)
 	// Release gives an unconfirmed claim back.
 	Release(ctx context.Context, namespace, taskID, runID string) error
 }

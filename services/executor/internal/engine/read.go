@@ -114,7 +114,7 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 	if row.Doing != "" {
 		r.marks.now = []string{row.Doing}
 	}
-	r.identity = identity{id: row.ID, namespace: row.Namespace, root: row.RootID, task: row.TaskID, schedule: row.ScheduleID, priority: int(row.Priority),
+	r.identity = identity{id: row.ID, namespace: row.Namespace, root: row.RootID, task: row.TaskID, epic: row.EpicID, schedule: row.ScheduleID, priority: int(row.Priority),
 		created: row.CreateTime, origin: tracing.OfRun(*row), lineage: lineage, deadline: row.Deadline}
 	r.payer.Store(lineage.Payer)
 	r.usage, r.started, r.metadata, r.holds = row.Usage, row.StartTime, row.Metadata, true
@@ -255,7 +255,7 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 	r.InputBytes = record.InputSize(b.Input, b.Context)
 	if r.task != "" && !r.lineage.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
 		// Its claim may have expired while it waited.
-		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
+		switch _, err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
 		case err == nil:
 		case transient(err) || ctx.Err() != nil:
 			return false, err

@@ -83,7 +83,7 @@ type run struct {
 
 // identity says what a run is called and where it comes from.
 type identity struct {
-	id, namespace, root, task, schedule string
+	id, namespace, root, task, epic, schedule string
 	// priority is 1 to 4; 0 is the default.
 	priority int
 	created  time.Time

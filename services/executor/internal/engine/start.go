@@ -153,7 +153,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	}()
 	reused, claims := false, req.TaskID != "" && !req.Lineage.Borrowed
 	if claims {
-		earlier, own, err := e.claim(ctx, req, id)
+		earlier, own, err := e.claim(ctx, &req, id)
 		if err != nil || earlier != "" {
 			return command.Started{ID: earlier}, err
 		}
@@ -216,7 +216,10 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	r := t.newRun(id, replay.NewPosition(id, p))
 	r.payer.Store(req.Lineage.Payer)
 	r.namespace, r.task, r.priority, r.lineage, r.deadline = req.Namespace, req.TaskID, req.Priority, req.Lineage, req.EndsAt(now)
-	r.schedule = req.ScheduleID
+	r.schedule, r.epic = req.ScheduleID, req.EpicID
+	if p := req.Lineage.Payer; r.epic == "" && p != nil {
+		r.epic = p.Epic
+	}
 	r.created, r.trace, r.origin = now, sc, sc
 	if r.lineage.Parent == "" {
 		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, TurnOf: req.Lineage.TurnOf, Origin: req.Lineage.Origin, Standing: req.Lineage.Standing, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Forked: req.ForkedFrom != "", Hooks: req.Webhooks,
@@ -460,7 +463,7 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 		TaskID: req.TaskID, UserID: req.UserID, ChatID: req.ChatID, ThreadID: req.ThreadID, BusinessKey: req.BusinessKey,
 		TraceParent: sc.Parent, TraceState: sc.State, Sampled: r.trace.IsSampled(), CreateTime: now, Labels: req.Labels,
 		Context: req.Context, Attachments: req.Attachments, ParentID: r.lineage.Parent, Priority: int32(req.Priority), Deadline: r.deadline,
-		ForkedFrom: req.ForkedFrom, ScheduleID: req.ScheduleID,
+		ForkedFrom: req.ForkedFrom, ScheduleID: req.ScheduleID, EpicID: r.epic, WorkflowVersion: r.lineage.Workflow,
 	}
 	var err error
 	encode := func(v any) []byte {

@@ -25,16 +25,16 @@ type holder struct {
 	run string
 }
 
-func (h *holder) Claim(_ context.Context, _, task, run string, _ time.Duration) error {
+func (h *holder) Claim(_ context.Context, _, task, run string, _ time.Duration) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.run != "" && h.run != run {
 		e := errs.New(errs.FailedPrecondition, "TASK_NOT_CLAIMABLE", "task %s is claimed", task)
 		e.Meta = map[string]string{"run_id": h.run, "lease_expire_time": "later"}
-		return e
+		return "", e
 	}
 	h.run = run
-	return nil
+	return "ep_1", nil
 }
 
 func (h *holder) Release(context.Context, string, string, string) error { return nil }

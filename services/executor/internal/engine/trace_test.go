@@ -96,11 +96,11 @@ func requireContinued(t *testing.T, tr tracer, id string) (resume tracetest.Span
 // noClaims refuses every claim while it is shut.
 type noClaims struct{ shut func() bool }
 
-func (c noClaims) Claim(context.Context, string, string, string, time.Duration) error {
+func (c noClaims) Claim(context.Context, string, string, string, time.Duration) (string, error) {
 	if c.shut() {
-		return errs.New(errs.Unavailable, "REGISTRY_UNAVAILABLE", "the registry is away")
+		return "", errs.New(errs.Unavailable, "REGISTRY_UNAVAILABLE", "the registry is away")
 	}
-	return nil
+	return "", nil
 }
 func (noClaims) Release(context.Context, string, string, string) error { return nil }
 

@@ -309,7 +309,10 @@ type Filter struct {
 	Reason                                                  string
 	TaskID, UserID, ChatID, ThreadID, BusinessKey, ParentID string
 	ScheduleID                                              string
-	Labels                                                  map[string]string
+	// EpicID is that of Run.EpicID. Workflow is the slug of a workflow, WorkflowVersion one of its versions,
+	// as SLUG@VERSION.
+	EpicID, Workflow, WorkflowVersion string
+	Labels                            map[string]string
 	// CreatedAfter is inclusive, CreatedBefore exclusive.
 	CreatedAfter, CreatedBefore time.Time
 }

@@ -63,11 +63,14 @@ type Run struct {
 	Deadline time.Time
 	// ForkedFrom is the run of which this is a fork, ScheduleID the schedule that started it.
 	ForkedFrom, ScheduleID string
-	Labels                 map[string]string
-	Metadata               []byte
-	Args, Named            []byte
-	Context                []byte
-	Attachments            []byte
+	// EpicID is the epic of the task, or else the one that paid when the run was recorded; empty if there
+	// is none. WorkflowVersion is the version of the catalog that the graph was taken from, as SLUG@VERSION.
+	EpicID, WorkflowVersion string
+	Labels                  map[string]string
+	Metadata                []byte
+	Args, Named             []byte
+	Context                 []byte
+	Attachments             []byte
 
 	Status
 	Outcome

@@ -70,7 +70,7 @@ func (c *check) start(s *Start) {
 	if s.Request.ID != "" {
 		c.need("method", s.Request.Method)
 	}
-	c.texts("the run", r.ID, r.Namespace, r.GraphHash, r.ParentID, r.RootID, r.TraceParent, r.TraceState, r.ForkedFrom, r.ScheduleID, s.Request.BodyHash)
+	c.texts("the run", r.ID, r.Namespace, r.GraphHash, r.ParentID, r.RootID, r.TraceParent, r.TraceState, r.ForkedFrom, r.ScheduleID, r.EpicID, r.WorkflowVersion, s.Request.BodyHash)
 	for k, v := range r.Labels {
 		c.texts("the key of a label", k)
 		c.texts(fmt.Sprintf("the label %.64q", k), v)

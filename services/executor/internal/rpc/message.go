@@ -96,7 +96,7 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 			InputTokens: r.Usage.InputTokens, CachedInputTokens: r.Usage.CachedInputTokens, OutputTokens: r.Usage.OutputTokens,
 			ReasoningTokens: r.Usage.ReasoningTokens, Calls: r.Usage.Calls, CostNanoUsd: r.CostNanoUSD, UnpricedCalls: r.UnpricedCalls,
 		},
-		Priority: r.Priority, WakeTime: stamp(r.WakeTime), Deadline: stamp(r.Deadline), ForkedFromRunId: r.ForkedFrom, ScheduleId: r.ScheduleID,
+		Priority: r.Priority, WakeTime: stamp(r.WakeTime), Deadline: stamp(r.Deadline), ForkedFromRunId: r.ForkedFrom, ScheduleId: r.ScheduleID, EpicId: r.EpicID,
 		GraphRevision: r.GraphRevision,
 		Nodes:         &executorv1.NodeCounts{Total: r.Nodes.Total, Completed: r.Nodes.Completed, Failed: r.Nodes.Failed, Skipped: r.Nodes.Skipped, Running: r.Nodes.Running},
 	}

@@ -60,14 +60,15 @@ func within(ctx context.Context, namespace, runID string) context.Context {
 }
 
 // Claim implements engine.Claims.
-func (r *Registry) Claim(ctx context.Context, namespace, taskID, runID string, lease time.Duration) error {
-	_, err := r.client.ClaimTask(within(ctx, namespace, runID), &registryv1.ClaimTaskRequest{TaskId: taskID, RunId: runID, Lease: durationpb.New(lease), Database: r.database})
-	return err
+func (r *Registry) Claim(ctx context.Context, namespace, taskID, runID string, lease time.Duration) (epicID string, err error) {
+	resp, err := r.client.ClaimTask(within(ctx, namespace, runID), &registryv1.ClaimTaskRequest{TaskId: taskID, RunId: runID, Lease: durationpb.New(lease), Database: r.database})
+	return resp.GetTask().GetEpicId(), err
 }
 
 // Release implements engine.Claims: it lets the lease end at once.
 func (r *Registry) Release(ctx context.Context, namespace, taskID, runID string) error {
-	return r.Claim(ctx, namespace, taskID, runID, shortestLease)
+	_, err := r.Claim(ctx, namespace, taskID, runID, shortestLease)
+	return err
 }
 
 // Pays implements engine.Payers.

@@ -447,11 +447,18 @@ func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphReq
 			return nil, err
 		}
 	}
+	if req.GetUnlessHash() == hash {
+		return &executorv1.GetRunGraphResponse{GraphHash: hash, GraphRevision: row.GraphRevision}, nil
+	}
 	g, err := workgraph.Decode(body)
 	if err != nil {
 		return nil, err
 	}
-	m, err := graphpb.ToProto(g)
+	show := graphpb.ToProto
+	if req.GetView() == executorv1.GraphView_GRAPH_VIEW_SHAPE {
+		show = shape
+	}
+	m, err := show(g)
 	if err != nil {
 		return nil, fmt.Errorf("graph of run %s: %w", req.GetRunId(), err)
 	}
@@ -469,6 +476,8 @@ func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) 
 		TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(), BusinessKey: req.GetBusinessKey(),
 		ParentID: req.GetParentRunId(), ScheduleID: req.GetScheduleId(), Labels: req.GetLabels(), CreatedAfter: instant(req.GetCreatedAfter()), CreatedBefore: instant(req.GetCreatedBefore()),
 	}
+	f.EpicID = req.GetEpicId()
+	f.Workflow, f.WorkflowVersion = workflowFilter(req.GetWorkflow())
 	for _, st := range req.GetStates() {
 		if st < executorv1.RunState_RUN_STATE_PENDING || st > executorv1.RunState_RUN_STATE_CANCELED {
 			return nil, errs.New(errs.InvalidArgument, "STATE_UNKNOWN", "states: %d is not a state to filter by", st).

@@ -67,6 +67,8 @@ type Options struct {
 	KeepAlive  time.Duration
 	FirstEvent time.Duration
 	Retry      time.Duration
+
+	Info Info // what clients are told of the server
 }
 
 // Server serves the API over HTTP. It is safe for concurrent use.
@@ -242,7 +244,7 @@ func (s *Server) buildRoutes() error {
 		rt.open, rt.handler = true, h
 		s.routes = append(s.routes, rt)
 	}
-	s.routes = append(append(s.routes, events, feed, s.hookRoute(), s.liveRoute()), s.completionRoutes()...)
+	s.routes = append(append(s.routes, events, feed, s.hookRoute(), s.liveRoute(), s.infoRoute()), s.completionRoutes()...)
 	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
 	return nil
 }

@@ -79,6 +79,8 @@ type PauseRequest struct {
 	// Revision, if not 0, must equal the run's revision.
 	Revision int64
 	Request  journal.Request
+	// Recorded returns once the command is recorded, and does not wait until the owner has applied it.
+	Recorded bool
 }
 
 // Pause stops new calls of a run. A paused run stays as it is.
@@ -108,6 +110,9 @@ func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandPause, Key: "pause"}}, &record.Payload{Reason: reason, RequestID: req.Request.ID})
 	if err != nil {
 		return refusedCommand(err)
+	}
+	if req.Recorded {
+		return nil
 	}
 	_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 	return err

@@ -17,7 +17,9 @@ const (
 	MaxBulk = 10_000
 	// maxBulkFailures bounds the failures in one response.
 	maxBulkFailures = 100
-	bulkPage        = 500
+	// MaxBulkSample is how many runs a dry run shows.
+	MaxBulkSample = 20
+	bulkPage      = 500
 	// bulkTime bounds the work of one bulk request. The next request continues.
 	bulkTime = 20 * time.Second
 )
@@ -49,6 +51,8 @@ type BulkResult struct {
 	// descendants. They are valid even if the request fails later.
 	RunIDs   []string
 	Failures []BulkFailure
+	// Sample are the first runs that a dry run found, at most MaxBulkSample.
+	Sample []journal.Run
 	// More reports that further runs may match.
 	More bool
 }
@@ -61,6 +65,38 @@ func (h *Handler) BulkCancel(ctx context.Context, req BulkRequest, reason string
 	}
 	return h.bulk(ctx, req, func(r journal.Run) bool { return r.CancelTime.IsZero() }, func(ctx context.Context, r journal.Run, out *BulkResult) error {
 		_, err := h.Cancel(ctx, CancelRequest{Namespace: r.Namespace, RunID: r.ID, Reason: reason})
+		if err == nil {
+			out.Done++
+		}
+		return err
+	})
+}
+
+// BulkPause pauses the runs that match a filter and go on. It returns once each command is recorded.
+func (h *Handler) BulkPause(ctx context.Context, req BulkRequest, reason string) (BulkResult, error) {
+	if !req.narrow([]journal.State{journal.StateRunning, journal.StateWaiting}) {
+		return BulkResult{}, nil
+	}
+	return h.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+		err := h.Pause(ctx, PauseRequest{Namespace: r.Namespace, RunID: r.ID, Reason: reason, Recorded: true})
+		if err == nil {
+			out.Done++
+		}
+		return err
+	})
+}
+
+// BulkResume resumes the paused runs that match a filter. It returns once each command is recorded. A
+// quarantined run has brought its owners down, and is resumed only if the filter names that state.
+func (h *Handler) BulkResume(ctx context.Context, req BulkRequest, reason string) (BulkResult, error) {
+	if len(req.Filter.States) == 0 && !req.empty() {
+		req.Filter.States = []journal.State{journal.StatePaused}
+	}
+	if !req.narrow([]journal.State{journal.StatePaused, journal.StateQuarantined}) {
+		return BulkResult{}, nil
+	}
+	return h.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+		err := h.Resume(ctx, ResumeRequest{Namespace: r.Namespace, RunID: r.ID, Reason: reason, Recorded: true})
 		if err == nil {
 			out.Done++
 		}
@@ -134,7 +170,7 @@ func filterEmpty() error {
 func (r *BulkRequest) empty() bool {
 	f := &r.Filter
 	return len(f.States) == 0 && f.TaskID == "" && f.UserID == "" && len(f.Labels) == 0 && f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero() &&
-		f.ScheduleID == "" && f.Reason == ""
+		f.ScheduleID == "" && f.Reason == "" && f.EpicID == "" && f.Workflow == "" && f.WorkflowVersion == ""
 }
 
 // narrow reduces the states of the filter to those that the operation can apply to, and reports whether any
@@ -188,6 +224,9 @@ func (h *Handler) bulk(ctx context.Context, req BulkRequest, is func(journal.Run
 			}
 			out.Matched++
 			if req.DryRun {
+				if len(out.Sample) < MaxBulkSample {
+					out.Sample = append(out.Sample, r)
+				}
 				continue
 			}
 			if err := do(ctx, r, &out); err != nil {

@@ -40,6 +40,8 @@ type ResumeRequest struct {
 	Revision int64
 	// Request makes repeats do nothing. A repeat with another body is refused.
 	Request journal.Request
+	// Recorded returns once the command is recorded, and does not wait until the owner has applied it.
+	Recorded bool
 }
 
 // ReconcileRequest records the outcome of a visit's call whose outcome is unknown. Exactly one of Outcome
@@ -117,6 +119,9 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 		return notPaused(row)
 	default:
 		return err
+	}
+	if req.Recorded {
+		return nil
 	}
 	_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 	return err

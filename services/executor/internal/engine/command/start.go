@@ -64,6 +64,8 @@ type StartRequest struct {
 	Pending bool
 	// ForkedFrom is the run that this run is forked from. ScheduleID is the schedule that starts it.
 	ForkedFrom, ScheduleID string
+	// EpicID is the epic of a task that is claimed already.
+	EpicID string
 	// Reuse are the visits that are reused from another run.
 	Reuse []workgraph.ReusedVisit
 	// Shared are the ends of threads that the agents of the run share and go on with, by their names.

@@ -244,7 +244,7 @@ func fullRun() journal.Run {
 	return journal.Run{
 		ID: ids.New("run"), Namespace: ns, GraphName: "plan", GraphHash: "hash", TaskID: "tk_1", UserID: "u", ChatID: "c", ThreadID: "thr",
 		BusinessKey: "bk", ParentID: "run_p", RootID: "run_root", MachineVersion: 7, TraceParent: "00-ab-cd-01", TraceState: "a=b", Sampled: true,
-		CreateTime: base, Priority: 1, Deadline: base.Add(24 * time.Hour), ForkedFrom: "run_f", ScheduleID: "sch_1", Labels: map[string]string{"team": "blue", "größe": "ünï"}, Metadata: []byte(`{"m":1}`),
+		CreateTime: base, Priority: 1, Deadline: base.Add(24 * time.Hour), ForkedFrom: "run_f", ScheduleID: "sch_1", EpicID: "ep_1", WorkflowVersion: "digest@3", Labels: map[string]string{"team": "blue", "größe": "ünï"}, Metadata: []byte(`{"m":1}`),
 		Args: []byte(`[1]`), Named: []byte(`{"a":12345678901234567890}`), Context: []byte{}, Attachments: []byte{0, 1, 255},
 		Status: journal.Status{
 			State: journal.StateWaiting, Reason: "TIMER", StartTime: base.Add(time.Second), WakeTime: base.Add(time.Hour), UpdateTime: base.Add(time.Minute),

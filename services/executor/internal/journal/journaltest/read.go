@@ -155,6 +155,10 @@ func readCases(t *testing.T, d Driver) {
 				r.TaskID, r.UserID = fmt.Sprint("tk_", i%2), fmt.Sprint("u", i%3)
 				r.ChatID, r.ThreadID = fmt.Sprint("c", i%4), fmt.Sprint("thr_", i%6)
 				r.BusinessKey, r.ParentID = fmt.Sprint("b", i), fmt.Sprint("run_", i%5)
+				r.EpicID = fmt.Sprint("ep_", i%4)
+				if i%2 == 0 {
+					r.WorkflowVersion = fmt.Sprintf("digest@%d", i%3)
+				}
 				r.Labels = map[string]string{"mod2": fmt.Sprint(i % 2), "mod3": fmt.Sprint(i % 3)}
 				if i >= 9 {
 					r.State = journal.StateFailed
@@ -174,6 +178,11 @@ func readCases(t *testing.T, d Driver) {
 			"thread":       {journal.Filter{ThreadID: "thr_5"}, []int{11, 5}},
 			"business key": {journal.Filter{BusinessKey: "b7"}, []int{7}},
 			"parent":       {journal.Filter{ParentID: "run_4"}, []int{9, 4}},
+			"epic":         {journal.Filter{EpicID: "ep_3"}, []int{11, 7, 3}},
+			"workflow":     {journal.Filter{Workflow: "digest"}, []int{10, 8, 6, 4, 2, 0}},
+			"version":      {journal.Filter{WorkflowVersion: "digest@2"}, []int{8, 2}},
+			"no workflow":  {journal.Filter{Workflow: "dig"}, nil},
+			"of an epic":   {journal.Filter{Workflow: "digest", EpicID: "ep_0", States: []journal.State{journal.StateRunning}}, []int{8, 4, 0}},
 			"label":        {journal.Filter{Labels: map[string]string{"mod3": "1"}}, []int{10, 7, 4, 1}},
 			"labels":       {journal.Filter{Labels: map[string]string{"mod3": "1", "mod2": "0"}}, []int{10, 4}},
 			"no label":     {journal.Filter{Labels: map[string]string{"mod3": "4"}}, nil},

@@ -111,9 +111,9 @@ var fillMany = []string{
 	`INSERT INTO runs (run_id, namespace, owner_id, owner_incarnation, last_seq, revision, create_time, start_time, end_time, update_time, wake_time,
 		input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, calls, takeovers, machine_version, state, nodes_total, nodes_completed,
 		nodes_failed, nodes_skipped, nodes_running, holds_key, sampled, state_reason, cancel_reason, graph_name, graph_hash, task_id, user_id,
-		chat_id, thread_id, business_key, parent_run_id, root_run_id, trace_parent, trace_state, schedule_id)
+		chat_id, thread_id, business_key, parent_run_id, root_run_id, trace_parent, trace_state, schedule_id, epic_id, workflow, workflow_version)
 		SELECT run_id_at(t) || lpad(i::text, 10, '0'), 'acme', '', 0, 3, 1, t, t, CASE WHEN s >= 6 THEN t END, t, CASE WHEN s = 3 THEN now() + interval '1 day' END,
-		0, 0, 0, 0, 0, 0, 2, s, 5, 5, 0, 0, 0, false, false, '', '', 'g', 'h', who, coalesce(nullif(who, ''), 'everybody'), who, who, who, CASE WHEN i > 30 AND i % 4 = 1 THEN 'tree' ELSE who END, run_id_at(t), '', '', who
+		0, 0, 0, 0, 0, 0, 2, s, 5, 5, 0, 0, 0, false, false, '', '', 'g', 'h', who, coalesce(nullif(who, ''), 'everybody'), who, who, who, CASE WHEN i > 30 AND i % 4 = 1 THEN 'tree' ELSE who END, run_id_at(t), '', '', who, who, CASE WHEN s <> 3 THEN 'digest' ELSE '' END, CASE WHEN i <= 30 THEN 'digest@1' WHEN s <> 3 THEN 'digest@2' ELSE '' END
 		FROM (SELECT i, now() - interval '40 days' + i * interval '2 minutes' AS t, CASE WHEN i <= 30 THEN 'somebody' ELSE '' END AS who,
 			CASE WHEN i % 2000 = 0 THEN 7 WHEN i % 100 = 0 THEN 3 ELSE 6 END AS s FROM generate_series($1::int, $2::int) i) x`,
 	`UPDATE runs SET cancel_time = create_time WHERE state = 7`,
@@ -206,6 +206,8 @@ func TestReads(t *testing.T) {
 			list("UsersPage", journal.Filter{UserID: "everybody"}, page.Cursor{}),
 			list("Chat", journal.Filter{ChatID: who}), list("Thread", journal.Filter{ThreadID: who}), list("BusinessKey", journal.Filter{BusinessKey: who}),
 			list("Parent", journal.Filter{ParentID: who}), list("NoSuchParent", journal.Filter{ParentID: "nobody"}), list("Schedule", journal.Filter{ScheduleID: who}),
+			list("Epic", journal.Filter{EpicID: who}), list("Workflow", journal.Filter{Workflow: "digest"}), list("WorkflowPage", journal.Filter{Workflow: "digest"}, page.Cursor{}),
+			list("WorkflowVersion", journal.Filter{WorkflowVersion: "digest@1"}),
 			list("Label", journal.Filter{Labels: map[string]string{"who": who}}), list("Labels", journal.Filter{Labels: map[string]string{"even": "yes"}}),
 			list("LabelsPage", journal.Filter{Labels: map[string]string{"even": "yes"}}, page.Cursor{}),
 			list("TwoLabels", journal.Filter{Labels: map[string]string{"even": "yes", "who": "everybody"}}),

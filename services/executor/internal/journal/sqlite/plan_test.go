@@ -43,6 +43,9 @@ func TestListsFollowAnIndex(t *testing.T) {
 		"business":  {journal.Filter{BusinessKey: "x"}, "runs_by_business"},
 		"parent":    {journal.Filter{ParentID: "x"}, "runs_by_parent"},
 		"schedule":  {journal.Filter{ScheduleID: "x"}, "runs_by_schedule"},
+		"epic":      {journal.Filter{EpicID: "x", States: []journal.State{journal.StateFailed}}, "runs_by_epic"},
+		"workflow":  {journal.Filter{Workflow: "x"}, "runs_by_workflow"},
+		"version":   {journal.Filter{WorkflowVersion: "x@1"}, "runs_by_workflow_version"},
 		"labels":    {journal.Filter{Labels: map[string]string{"a": "b", "c": "d"}}, "run_labels_by_value"},
 		"its state": {journal.Filter{Labels: map[string]string{"a": "b"}, States: []journal.State{journal.StateFailed}}, "run_labels_by_value"},
 	} {

@@ -27,6 +27,7 @@ func (s *Store) listRuns(namespace string, f journal.Filter, after page.Cursor, 
 	for _, c := range []struct{ name, value string }{
 		{"task_id", f.TaskID}, {"user_id", f.UserID}, {"chat_id", f.ChatID}, {"thread_id", f.ThreadID},
 		{"business_key", f.BusinessKey}, {"parent_run_id", f.ParentID}, {"schedule_id", f.ScheduleID},
+		{"epic_id", f.EpicID}, {"workflow", f.Workflow}, {"workflow_version", f.WorkflowVersion},
 	} {
 		if c.value != "" {
 			keys++

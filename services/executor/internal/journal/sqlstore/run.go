@@ -53,7 +53,7 @@ const runColumns = `r.run_id, r.namespace, r.owner_id, r.owner_incarnation, %s, 
 	r.takeovers, r.doing, r.died_doing, r.machine_version, r.state, r.nodes_total, r.nodes_completed, r.nodes_failed, r.nodes_skipped,
 	r.nodes_running, r.sampled, r.state_reason, r.cancel_reason, r.graph_name, r.graph_hash, r.task_id, r.user_id, r.chat_id, r.thread_id,
 	r.business_key, r.parent_run_id, r.root_run_id, r.trace_parent, r.trace_state, r.graph_revision, r.deadline, r.priority,
-	r.forked_from, r.schedule_id, coalesce(k.cost_nano_usd, 0), coalesce(k.unpriced_calls, 0), d.labels, d.metadata, d.error`
+	r.forked_from, r.schedule_id, r.epic_id, r.workflow_version, coalesce(k.cost_nano_usd, 0), coalesce(k.unpriced_calls, 0), d.labels, d.metadata, d.error`
 
 // LastSeq is where the journal of r ends: the row tells only of the last change of the row.
 func LastSeq(d dbkit.Dialect) string {
@@ -82,7 +82,7 @@ func readRun(row dbkit.Scanner, whole bool) (journal.Run, error) {
 		&r.Usage.ReasoningTokens, &r.Usage.Calls, &r.Takeovers, &r.Doing, &r.DiedDoing, &r.MachineVersion, &r.State, &r.Nodes.Total, &r.Nodes.Completed,
 		&r.Nodes.Failed, &r.Nodes.Skipped, &r.Nodes.Running, &r.Sampled, &r.Reason, &r.CancelReason, &r.GraphName, &r.GraphHash, &r.TaskID, &r.UserID,
 		&r.ChatID, &r.ThreadID, &r.BusinessKey, &r.ParentID, &r.RootID, &r.TraceParent, &r.TraceState, &r.GraphRevision, dbkit.At(&r.Deadline), &r.Priority,
-		&r.ForkedFrom, &r.ScheduleID, &r.CostNanoUSD, &r.UnpricedCalls, &labels, &r.Metadata, &r.Error,
+		&r.ForkedFrom, &r.ScheduleID, &r.EpicID, &r.WorkflowVersion, &r.CostNanoUSD, &r.UnpricedCalls, &labels, &r.Metadata, &r.Error,
 	}
 	if whole {
 		dst = append(dst, &r.Args, &r.Named, &r.Context, &r.Attachments, &r.Result, &r.Outputs)

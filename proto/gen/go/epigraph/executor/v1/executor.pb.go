@@ -86,6 +86,60 @@ func (ConflictPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{0}
 }
 
+// GraphView says how much of a graph is wanted.
+type GraphView int32
+
+const (
+	// FULL.
+	GraphView_GRAPH_VIEW_UNSPECIFIED GraphView = 0
+	// All of it.
+	GraphView_GRAPH_VIEW_FULL GraphView = 1
+	// What a picture needs: id, name, kind and actor of each node, and whether it has a map; ends and kind of each
+	// edge. Arguments, rules and expressions are left out.
+	GraphView_GRAPH_VIEW_SHAPE GraphView = 2
+)
+
+// Enum value maps for GraphView.
+var (
+	GraphView_name = map[int32]string{
+		0: "GRAPH_VIEW_UNSPECIFIED",
+		1: "GRAPH_VIEW_FULL",
+		2: "GRAPH_VIEW_SHAPE",
+	}
+	GraphView_value = map[string]int32{
+		"GRAPH_VIEW_UNSPECIFIED": 0,
+		"GRAPH_VIEW_FULL":        1,
+		"GRAPH_VIEW_SHAPE":       2,
+	}
+)
+
+func (x GraphView) Enum() *GraphView {
+	p := new(GraphView)
+	*p = x
+	return p
+}
+
+func (x GraphView) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GraphView) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_executor_v1_executor_proto_enumTypes[1].Descriptor()
+}
+
+func (GraphView) Type() protoreflect.EnumType {
+	return &file_epigraph_executor_v1_executor_proto_enumTypes[1]
+}
+
+func (x GraphView) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GraphView.Descriptor instead.
+func (GraphView) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{1}
+}
+
 // StartRunRequest says what is to run, for whom, and with what.
 type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -696,7 +750,11 @@ func (x *GetRunRequest) GetWait() *durationpb.Duration {
 type GetRunGraphRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
-	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// How much of it.
+	View GraphView `protobuf:"varint,2,opt,name=view,proto3,enum=epigraph.executor.v1.GraphView" json:"view,omitempty"`
+	// The graph_hash of the graph that the caller has. If the run still has that graph, the answer has none.
+	UnlessHash    string `protobuf:"bytes,3,opt,name=unless_hash,json=unlessHash,proto3" json:"unless_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,6 +792,20 @@ func (*GetRunGraphRequest) Descriptor() ([]byte, []int) {
 func (x *GetRunGraphRequest) GetRunId() string {
 	if x != nil {
 		return x.RunId
+	}
+	return ""
+}
+
+func (x *GetRunGraphRequest) GetView() GraphView {
+	if x != nil {
+		return x.View
+	}
+	return GraphView_GRAPH_VIEW_UNSPECIFIED
+}
+
+func (x *GetRunGraphRequest) GetUnlessHash() string {
+	if x != nil {
+		return x.UnlessHash
 	}
 	return ""
 }
@@ -830,7 +902,12 @@ type ListRunsRequest struct {
 	// Runs created before this time.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	// Runs that this schedule started.
-	ScheduleId    string `protobuf:"bytes,13,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
+	ScheduleId string `protobuf:"bytes,13,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
+	// Runs of this workflow of the catalog, as NAME, or of one version of it, as NAME@VERSION. Runs below others
+	// are found, too; forks and retries are not.
+	Workflow string `protobuf:"bytes,14,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// Runs for the tasks of this epic, and those that it pays for.
+	EpicId        string `protobuf:"bytes,15,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,6 +1029,20 @@ func (x *ListRunsRequest) GetCreatedBefore() *timestamppb.Timestamp {
 func (x *ListRunsRequest) GetScheduleId() string {
 	if x != nil {
 		return x.ScheduleId
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
 	}
 	return ""
 }
@@ -1139,6 +1230,390 @@ func (x *ListVisitsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// GetVisitRequest names a visit.
+type GetVisitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The node.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The number of the visit; 0 is the first one.
+	Visit int32 `protobuf:"varint,3,opt,name=visit,proto3" json:"visit,omitempty"`
+	// The item of a mapped visit whose arguments and attempts are wanted, from 1; 0 gives the attempts of all items,
+	// and no arguments.
+	Item int32 `protobuf:"varint,4,opt,name=item,proto3" json:"item,omitempty"`
+	// How many attempts to return: 50 when 0, at most 1000.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The token of the page of attempts wanted.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVisitRequest) Reset() {
+	*x = GetVisitRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVisitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVisitRequest) ProtoMessage() {}
+
+func (x *GetVisitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVisitRequest.ProtoReflect.Descriptor instead.
+func (*GetVisitRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GetVisitRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *GetVisitRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *GetVisitRequest) GetVisit() int32 {
+	if x != nil {
+		return x.Visit
+	}
+	return 0
+}
+
+func (x *GetVisitRequest) GetItem() int32 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *GetVisitRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetVisitRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// GetVisitResponse is a visit in detail.
+type GetVisitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The visit, as ListVisits shows it. For an item, that of the visit that it belongs to.
+	Visit *Visit `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
+	// Whether the arguments are known. They are not for a visit that made no attempt: one that was skipped, or that
+	// is reused from another run.
+	ArgumentsKnown bool `protobuf:"varint,2,opt,name=arguments_known,json=argumentsKnown,proto3" json:"arguments_known,omitempty"`
+	// Positional arguments of the last attempt.
+	Args []*v1.Payload `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty"`
+	// Named arguments of the last attempt.
+	Named map[string]*v1.Payload `protobuf:"bytes,4,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Arguments that are left out above, because they have more than 256 KiB, or all together more than 4 MiB.
+	LeftOut []*LeftOutArgument `protobuf:"bytes,5,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// The attempts in the order of their ends; those under way come last. A page at a time.
+	Attempts []*VisitAttempt `protobuf:"bytes,6,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// The token of the next page of attempts; empty on the last.
+	NextPageToken string `protobuf:"bytes,7,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The runs that it started, also those that have ended; at most 1000.
+	ChildRunIds   []string `protobuf:"bytes,8,rep,name=child_run_ids,json=childRunIds,proto3" json:"child_run_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVisitResponse) Reset() {
+	*x = GetVisitResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVisitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVisitResponse) ProtoMessage() {}
+
+func (x *GetVisitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVisitResponse.ProtoReflect.Descriptor instead.
+func (*GetVisitResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetVisitResponse) GetVisit() *Visit {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetArgumentsKnown() bool {
+	if x != nil {
+		return x.ArgumentsKnown
+	}
+	return false
+}
+
+func (x *GetVisitResponse) GetArgs() []*v1.Payload {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetNamed() map[string]*v1.Payload {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetLeftOut() []*LeftOutArgument {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetAttempts() []*VisitAttempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *GetVisitResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *GetVisitResponse) GetChildRunIds() []string {
+	if x != nil {
+		return x.ChildRunIds
+	}
+	return nil
+}
+
+// LeftOutArgument is an argument that an answer leaves out.
+type LeftOutArgument struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which one, such as "named.text" or "args[0]".
+	Argument string `protobuf:"bytes,1,opt,name=argument,proto3" json:"argument,omitempty"`
+	// How many bytes it has.
+	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeftOutArgument) Reset() {
+	*x = LeftOutArgument{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeftOutArgument) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeftOutArgument) ProtoMessage() {}
+
+func (x *LeftOutArgument) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeftOutArgument.ProtoReflect.Descriptor instead.
+func (*LeftOutArgument) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LeftOutArgument) GetArgument() string {
+	if x != nil {
+		return x.Argument
+	}
+	return ""
+}
+
+func (x *LeftOutArgument) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// VisitAttempt is one try to carry out a visit or an item.
+type VisitAttempt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number, from 1.
+	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The item of a mapped visit; 0 for the whole visit.
+	Item int32 `protobuf:"varint,2,opt,name=item,proto3" json:"item,omitempty"`
+	// The actor that was called.
+	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// When it started.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it ended; absent while it is under way.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Why it failed.
+	Error *RunError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	// What it used.
+	Usage *Usage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The API key of the worker that reported its end, such as "key:ci". Empty for actors of the executor.
+	Principal string `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Whether its values were taken from the node cache.
+	Cached bool `protobuf:"varint,9,opt,name=cached,proto3" json:"cached,omitempty"`
+	// The sequence of the event that ended it.
+	EndSeq        int64 `protobuf:"varint,10,opt,name=end_seq,json=endSeq,proto3" json:"end_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisitAttempt) Reset() {
+	*x = VisitAttempt{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisitAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisitAttempt) ProtoMessage() {}
+
+func (x *VisitAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisitAttempt.ProtoReflect.Descriptor instead.
+func (*VisitAttempt) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *VisitAttempt) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *VisitAttempt) GetItem() int32 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *VisitAttempt) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *VisitAttempt) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *VisitAttempt) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *VisitAttempt) GetError() *RunError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *VisitAttempt) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *VisitAttempt) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *VisitAttempt) GetCached() bool {
+	if x != nil {
+		return x.Cached
+	}
+	return false
+}
+
+func (x *VisitAttempt) GetEndSeq() int64 {
+	if x != nil {
+		return x.EndSeq
+	}
+	return 0
+}
+
 // WatchRunRequest names a run and a place in its history.
 type WatchRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1157,7 +1632,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1644,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1657,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -1235,7 +1710,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1722,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1735,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -1323,7 +1798,7 @@ type ResumeRunRequest struct {
 
 func (x *ResumeRunRequest) Reset() {
 	*x = ResumeRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1810,7 @@ func (x *ResumeRunRequest) String() string {
 func (*ResumeRunRequest) ProtoMessage() {}
 
 func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1823,7 @@ func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResumeRunRequest) GetRunId() string {
@@ -1419,7 +1894,7 @@ type ReconcileVisitRequest struct {
 
 func (x *ReconcileVisitRequest) Reset() {
 	*x = ReconcileVisitRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1906,7 @@ func (x *ReconcileVisitRequest) String() string {
 func (*ReconcileVisitRequest) ProtoMessage() {}
 
 func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1919,7 @@ func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconcileVisitRequest.ProtoReflect.Descriptor instead.
 func (*ReconcileVisitRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReconcileVisitRequest) GetRunId() string {
@@ -1545,7 +2020,7 @@ type AttemptPerformed struct {
 
 func (x *AttemptPerformed) Reset() {
 	*x = AttemptPerformed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +2032,7 @@ func (x *AttemptPerformed) String() string {
 func (*AttemptPerformed) ProtoMessage() {}
 
 func (x *AttemptPerformed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +2045,7 @@ func (x *AttemptPerformed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptPerformed.ProtoReflect.Descriptor instead.
 func (*AttemptPerformed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttemptPerformed) GetValues() []*v1.Payload {
@@ -1594,7 +2069,7 @@ type AttemptFailed struct {
 
 func (x *AttemptFailed) Reset() {
 	*x = AttemptFailed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +2081,7 @@ func (x *AttemptFailed) String() string {
 func (*AttemptFailed) ProtoMessage() {}
 
 func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +2094,7 @@ func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptFailed.ProtoReflect.Descriptor instead.
 func (*AttemptFailed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AttemptFailed) GetReason() string {
@@ -1645,7 +2120,7 @@ type AttemptNotPerformed struct {
 
 func (x *AttemptNotPerformed) Reset() {
 	*x = AttemptNotPerformed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +2132,7 @@ func (x *AttemptNotPerformed) String() string {
 func (*AttemptNotPerformed) ProtoMessage() {}
 
 func (x *AttemptNotPerformed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +2145,7 @@ func (x *AttemptNotPerformed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptNotPerformed.ProtoReflect.Descriptor instead.
 func (*AttemptNotPerformed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
 }
 
 // ListActorsRequest asks for all actors.
@@ -1682,7 +2157,7 @@ type ListActorsRequest struct {
 
 func (x *ListActorsRequest) Reset() {
 	*x = ListActorsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +2169,7 @@ func (x *ListActorsRequest) String() string {
 func (*ListActorsRequest) ProtoMessage() {}
 
 func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +2182,7 @@ func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsRequest.ProtoReflect.Descriptor instead.
 func (*ListActorsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
 }
 
 // ListActorsResponse is what nodes can call.
@@ -1721,7 +2196,7 @@ type ListActorsResponse struct {
 
 func (x *ListActorsResponse) Reset() {
 	*x = ListActorsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2208,7 @@ func (x *ListActorsResponse) String() string {
 func (*ListActorsResponse) ProtoMessage() {}
 
 func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2221,7 @@ func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsResponse.ProtoReflect.Descriptor instead.
 func (*ListActorsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListActorsResponse) GetActors() []*ActorInfo {
@@ -1777,7 +2252,7 @@ type ActorInfo struct {
 
 func (x *ActorInfo) Reset() {
 	*x = ActorInfo{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +2264,7 @@ func (x *ActorInfo) String() string {
 func (*ActorInfo) ProtoMessage() {}
 
 func (x *ActorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +2277,7 @@ func (x *ActorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorInfo.ProtoReflect.Descriptor instead.
 func (*ActorInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ActorInfo) GetName() string {
@@ -1864,7 +2339,7 @@ type PauseRunRequest struct {
 
 func (x *PauseRunRequest) Reset() {
 	*x = PauseRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2351,7 @@ func (x *PauseRunRequest) String() string {
 func (*PauseRunRequest) ProtoMessage() {}
 
 func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2364,7 @@ func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRunRequest.ProtoReflect.Descriptor instead.
 func (*PauseRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PauseRunRequest) GetRunId() string {
@@ -1937,7 +2412,7 @@ type StopRunRequest struct {
 
 func (x *StopRunRequest) Reset() {
 	*x = StopRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2424,7 @@ func (x *StopRunRequest) String() string {
 func (*StopRunRequest) ProtoMessage() {}
 
 func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2437,7 @@ func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunRequest.ProtoReflect.Descriptor instead.
 func (*StopRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StopRunRequest) GetRunId() string {
@@ -2010,7 +2485,7 @@ type SignalRunRequest struct {
 
 func (x *SignalRunRequest) Reset() {
 	*x = SignalRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2497,7 @@ func (x *SignalRunRequest) String() string {
 func (*SignalRunRequest) ProtoMessage() {}
 
 func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2510,7 @@ func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRunRequest.ProtoReflect.Descriptor instead.
 func (*SignalRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SignalRunRequest) GetRunId() string {
@@ -2081,7 +2556,7 @@ type SignalWithStartRequest struct {
 
 func (x *SignalWithStartRequest) Reset() {
 	*x = SignalWithStartRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2568,7 @@ func (x *SignalWithStartRequest) String() string {
 func (*SignalWithStartRequest) ProtoMessage() {}
 
 func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2581,7 @@ func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWithStartRequest.ProtoReflect.Descriptor instead.
 func (*SignalWithStartRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SignalWithStartRequest) GetStart() *StartRunRequest {
@@ -2154,7 +2629,7 @@ type SendMessageRequest struct {
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2641,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2654,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SendMessageRequest) GetRunId() string {
@@ -2242,7 +2717,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2729,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2742,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RetryRunRequest) GetRunId() string {
@@ -2334,7 +2809,7 @@ type ForkRunRequest struct {
 
 func (x *ForkRunRequest) Reset() {
 	*x = ForkRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2821,7 @@ func (x *ForkRunRequest) String() string {
 func (*ForkRunRequest) ProtoMessage() {}
 
 func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2834,7 @@ func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
 func (*ForkRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ForkRunRequest) GetRunId() string {
@@ -2470,7 +2945,7 @@ type AmendRunRequest struct {
 
 func (x *AmendRunRequest) Reset() {
 	*x = AmendRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2957,7 @@ func (x *AmendRunRequest) String() string {
 func (*AmendRunRequest) ProtoMessage() {}
 
 func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2970,7 @@ func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunRequest.ProtoReflect.Descriptor instead.
 func (*AmendRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AmendRunRequest) GetRunId() string {
@@ -2564,7 +3039,7 @@ type GraphPatch struct {
 
 func (x *GraphPatch) Reset() {
 	*x = GraphPatch{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +3051,7 @@ func (x *GraphPatch) String() string {
 func (*GraphPatch) ProtoMessage() {}
 
 func (x *GraphPatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +3064,7 @@ func (x *GraphPatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphPatch.ProtoReflect.Descriptor instead.
 func (*GraphPatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GraphPatch) GetRemoveNodes() []string {
@@ -2633,7 +3108,7 @@ type AmendRunResponse struct {
 
 func (x *AmendRunResponse) Reset() {
 	*x = AmendRunResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +3120,7 @@ func (x *AmendRunResponse) String() string {
 func (*AmendRunResponse) ProtoMessage() {}
 
 func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +3133,7 @@ func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunResponse.ProtoReflect.Descriptor instead.
 func (*AmendRunResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AmendRunResponse) GetRun() *Run {
@@ -2700,7 +3175,7 @@ type GraphDiff struct {
 
 func (x *GraphDiff) Reset() {
 	*x = GraphDiff{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +3187,7 @@ func (x *GraphDiff) String() string {
 func (*GraphDiff) ProtoMessage() {}
 
 func (x *GraphDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +3200,7 @@ func (x *GraphDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphDiff.ProtoReflect.Descriptor instead.
 func (*GraphDiff) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GraphDiff) GetAddedNodes() []string {
@@ -2797,7 +3272,7 @@ type NodeChange struct {
 
 func (x *NodeChange) Reset() {
 	*x = NodeChange{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +3284,7 @@ func (x *NodeChange) String() string {
 func (*NodeChange) ProtoMessage() {}
 
 func (x *NodeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3297,7 @@ func (x *NodeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
 func (*NodeChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeChange) GetNodeId() string {
@@ -2850,7 +3325,7 @@ type ExplainRunRequest struct {
 
 func (x *ExplainRunRequest) Reset() {
 	*x = ExplainRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3337,7 @@ func (x *ExplainRunRequest) String() string {
 func (*ExplainRunRequest) ProtoMessage() {}
 
 func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3350,7 @@ func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExplainRunRequest) GetRunId() string {
@@ -2883,6 +3358,455 @@ func (x *ExplainRunRequest) GetRunId() string {
 		return x.RunId
 	}
 	return ""
+}
+
+// CompareRunsRequest names two runs.
+type CompareRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The run with which it is compared; empty means the run of which it is a fork.
+	BaseRunId string `protobuf:"bytes,2,opt,name=base_run_id,json=baseRunId,proto3" json:"base_run_id,omitempty"`
+	// Whether visits in which the two do not differ are listed, too.
+	AllVisits bool `protobuf:"varint,3,opt,name=all_visits,json=allVisits,proto3" json:"all_visits,omitempty"`
+	// How many visits to return: 50 when 0, at most 200.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The token of the page wanted.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareRunsRequest) Reset() {
+	*x = CompareRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareRunsRequest) ProtoMessage() {}
+
+func (x *CompareRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareRunsRequest.ProtoReflect.Descriptor instead.
+func (*CompareRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *CompareRunsRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *CompareRunsRequest) GetBaseRunId() string {
+	if x != nil {
+		return x.BaseRunId
+	}
+	return ""
+}
+
+func (x *CompareRunsRequest) GetAllVisits() bool {
+	if x != nil {
+		return x.AllVisits
+	}
+	return false
+}
+
+func (x *CompareRunsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *CompareRunsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// CompareRunsResponse is how a run differs from its base. Pages after the first have only visits.
+type CompareRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The base, as in a list: with its times, its usage and its costs, without its input and its result.
+	Base *Run `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
+	// The run, as in a list.
+	Run *Run `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// What makes the graph of the run of that of the base.
+	Graph *GraphComparison `protobuf:"bytes,3,opt,name=graph,proto3" json:"graph,omitempty"`
+	// The parts of the input that differ, such as "named.city", "args[0]", "context" or "attachments", at most 1000.
+	InputFields []string `protobuf:"bytes,4,rep,name=input_fields,json=inputFields,proto3" json:"input_fields,omitempty"`
+	// Whether the results differ. A run without a result differs from one with a result.
+	ResultDiffers bool `protobuf:"varint,5,opt,name=result_differs,json=resultDiffers,proto3" json:"result_differs,omitempty"`
+	// The result of the base. Absent without one, and if it has more than 64 KiB: GetRun has it.
+	BaseResult *v1.Payload `protobuf:"bytes,6,opt,name=base_result,json=baseResult,proto3" json:"base_result,omitempty"`
+	// The result of the run, as base_result.
+	RunResult *v1.Payload `protobuf:"bytes,7,opt,name=run_result,json=runResult,proto3" json:"run_result,omitempty"`
+	// How many visits are the same in both.
+	SameVisits int32 `protobuf:"varint,8,opt,name=same_visits,json=sameVisits,proto3" json:"same_visits,omitempty"`
+	// How many visits differ, or are in one of the two only.
+	DifferentVisits int32 `protobuf:"varint,9,opt,name=different_visits,json=differentVisits,proto3" json:"different_visits,omitempty"`
+	// The first visit that differs, in the order of the visits; absent if none does.
+	FirstDifference *VisitComparison `protobuf:"bytes,10,opt,name=first_difference,json=firstDifference,proto3" json:"first_difference,omitempty"`
+	// The visits, in the order in which they ended in the run. Those that have not ended there follow, and then those
+	// that only the base has.
+	Visits []*VisitComparison `protobuf:"bytes,11,rep,name=visits,proto3" json:"visits,omitempty"`
+	// The token of the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,12,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Whether one of the two has more than 20,000 visits. Those that ended first are compared then, and a visit that
+	// only one of the two has among these is left out.
+	Truncated     bool `protobuf:"varint,13,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareRunsResponse) Reset() {
+	*x = CompareRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareRunsResponse) ProtoMessage() {}
+
+func (x *CompareRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareRunsResponse.ProtoReflect.Descriptor instead.
+func (*CompareRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CompareRunsResponse) GetBase() *Run {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetGraph() *GraphComparison {
+	if x != nil {
+		return x.Graph
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetInputFields() []string {
+	if x != nil {
+		return x.InputFields
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetResultDiffers() bool {
+	if x != nil {
+		return x.ResultDiffers
+	}
+	return false
+}
+
+func (x *CompareRunsResponse) GetBaseResult() *v1.Payload {
+	if x != nil {
+		return x.BaseResult
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetRunResult() *v1.Payload {
+	if x != nil {
+		return x.RunResult
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetSameVisits() int32 {
+	if x != nil {
+		return x.SameVisits
+	}
+	return 0
+}
+
+func (x *CompareRunsResponse) GetDifferentVisits() int32 {
+	if x != nil {
+		return x.DifferentVisits
+	}
+	return 0
+}
+
+func (x *CompareRunsResponse) GetFirstDifference() *VisitComparison {
+	if x != nil {
+		return x.FirstDifference
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetVisits() []*VisitComparison {
+	if x != nil {
+		return x.Visits
+	}
+	return nil
+}
+
+func (x *CompareRunsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *CompareRunsResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// GraphComparison is what makes one graph of another. Each list has at most 1000 elements.
+type GraphComparison struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the graphs are the same.
+	Same bool `protobuf:"varint,1,opt,name=same,proto3" json:"same,omitempty"`
+	// Nodes that only the graph of the run has.
+	AddedNodes []string `protobuf:"bytes,2,rep,name=added_nodes,json=addedNodes,proto3" json:"added_nodes,omitempty"`
+	// Nodes that only the graph of the base has.
+	RemovedNodes []string `protobuf:"bytes,3,rep,name=removed_nodes,json=removedNodes,proto3" json:"removed_nodes,omitempty"`
+	// Nodes that differ, each with the fields that do. Of the arguments each that differs is named, such as
+	// "named.text" or "args[1]".
+	ChangedNodes []*NodeChange `protobuf:"bytes,4,rep,name=changed_nodes,json=changedNodes,proto3" json:"changed_nodes,omitempty"`
+	// Edges that only the graph of the run has, as "from -> to". One that differs is in both lists.
+	AddedEdges []string `protobuf:"bytes,5,rep,name=added_edges,json=addedEdges,proto3" json:"added_edges,omitempty"`
+	// Edges that only the graph of the base has, as "from -> to".
+	RemovedEdges []string `protobuf:"bytes,6,rep,name=removed_edges,json=removedEdges,proto3" json:"removed_edges,omitempty"`
+	// The keys of the state whose declarations differ.
+	ChangedState []string `protobuf:"bytes,7,rep,name=changed_state,json=changedState,proto3" json:"changed_state,omitempty"`
+	// How many nodes, edges and keys of the state differ, those that the lists leave out included.
+	Differences   int32 `protobuf:"varint,8,opt,name=differences,proto3" json:"differences,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphComparison) Reset() {
+	*x = GraphComparison{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphComparison) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphComparison) ProtoMessage() {}
+
+func (x *GraphComparison) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphComparison.ProtoReflect.Descriptor instead.
+func (*GraphComparison) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *GraphComparison) GetSame() bool {
+	if x != nil {
+		return x.Same
+	}
+	return false
+}
+
+func (x *GraphComparison) GetAddedNodes() []string {
+	if x != nil {
+		return x.AddedNodes
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetRemovedNodes() []string {
+	if x != nil {
+		return x.RemovedNodes
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetChangedNodes() []*NodeChange {
+	if x != nil {
+		return x.ChangedNodes
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetAddedEdges() []string {
+	if x != nil {
+		return x.AddedEdges
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetRemovedEdges() []string {
+	if x != nil {
+		return x.RemovedEdges
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetChangedState() []string {
+	if x != nil {
+		return x.ChangedState
+	}
+	return nil
+}
+
+func (x *GraphComparison) GetDifferences() int32 {
+	if x != nil {
+		return x.Differences
+	}
+	return 0
+}
+
+// VisitComparison is a visit in two runs.
+type VisitComparison struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The number of the visit, from 1.
+	Visit int32 `protobuf:"varint,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	// What differs: "presence", "state", "values", "error", "actor" and "arguments". The last are those of the node
+	// in the graph. Times, attempts and usage are shown and not compared. Empty if nothing differs.
+	Differences []string `protobuf:"bytes,3,rep,name=differences,proto3" json:"differences,omitempty"`
+	// The visit in the base; absent if it is not there. Its values are left out above 4 KiB: see base_bytes.
+	Base *Visit `protobuf:"bytes,4,opt,name=base,proto3" json:"base,omitempty"`
+	// The visit in the run, as base.
+	Run *Visit `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
+	// How many bytes the values of the base have. ListVisits has those that are left out.
+	BaseBytes int64 `protobuf:"varint,6,opt,name=base_bytes,json=baseBytes,proto3" json:"base_bytes,omitempty"`
+	// How many bytes the values of the run have.
+	RunBytes      int64 `protobuf:"varint,7,opt,name=run_bytes,json=runBytes,proto3" json:"run_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisitComparison) Reset() {
+	*x = VisitComparison{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisitComparison) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisitComparison) ProtoMessage() {}
+
+func (x *VisitComparison) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisitComparison.ProtoReflect.Descriptor instead.
+func (*VisitComparison) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *VisitComparison) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *VisitComparison) GetVisit() int32 {
+	if x != nil {
+		return x.Visit
+	}
+	return 0
+}
+
+func (x *VisitComparison) GetDifferences() []string {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+func (x *VisitComparison) GetBase() *Visit {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *VisitComparison) GetRun() *Visit {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *VisitComparison) GetBaseBytes() int64 {
+	if x != nil {
+		return x.BaseBytes
+	}
+	return 0
+}
+
+func (x *VisitComparison) GetRunBytes() int64 {
+	if x != nil {
+		return x.RunBytes
+	}
+	return 0
 }
 
 // DeleteRunRequest names a run.
@@ -2898,7 +3822,7 @@ type DeleteRunRequest struct {
 
 func (x *DeleteRunRequest) Reset() {
 	*x = DeleteRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3834,7 @@ func (x *DeleteRunRequest) String() string {
 func (*DeleteRunRequest) ProtoMessage() {}
 
 func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3847,7 @@ func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteRunRequest) GetRunId() string {
@@ -2958,14 +3882,18 @@ type RunFilter struct {
 	// Runs that a schedule started.
 	ScheduleId string `protobuf:"bytes,7,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
 	// Runs whose state_reason is this.
-	StateReason   string `protobuf:"bytes,8,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	StateReason string `protobuf:"bytes,8,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	// Runs of this workflow, as NAME or NAME@VERSION: see ListRunsRequest.
+	Workflow string `protobuf:"bytes,9,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// Runs for the tasks of this epic, and those that it pays for.
+	EpicId        string `protobuf:"bytes,10,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunFilter) Reset() {
 	*x = RunFilter{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3905,7 @@ func (x *RunFilter) String() string {
 func (*RunFilter) ProtoMessage() {}
 
 func (x *RunFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3918,7 @@ func (x *RunFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFilter.ProtoReflect.Descriptor instead.
 func (*RunFilter) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RunFilter) GetStates() []RunState {
@@ -3049,6 +3977,20 @@ func (x *RunFilter) GetStateReason() string {
 	return ""
 }
 
+func (x *RunFilter) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *RunFilter) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
 // BulkFailure is a run that the operation failed for.
 type BulkFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3064,7 +4006,7 @@ type BulkFailure struct {
 
 func (x *BulkFailure) Reset() {
 	*x = BulkFailure{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +4018,7 @@ func (x *BulkFailure) String() string {
 func (*BulkFailure) ProtoMessage() {}
 
 func (x *BulkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +4031,7 @@ func (x *BulkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
 func (*BulkFailure) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BulkFailure) GetRunId() string {
@@ -3130,7 +4072,7 @@ type BulkCancelRunsRequest struct {
 
 func (x *BulkCancelRunsRequest) Reset() {
 	*x = BulkCancelRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +4084,7 @@ func (x *BulkCancelRunsRequest) String() string {
 func (*BulkCancelRunsRequest) ProtoMessage() {}
 
 func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +4097,7 @@ func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BulkCancelRunsRequest) GetFilter() *RunFilter {
@@ -3196,14 +4138,16 @@ type BulkCancelRunsResponse struct {
 	// The failures, at most 100.
 	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
 	// Whether there may be more: call again.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BulkCancelRunsResponse) Reset() {
 	*x = BulkCancelRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +4159,7 @@ func (x *BulkCancelRunsResponse) String() string {
 func (*BulkCancelRunsResponse) ProtoMessage() {}
 
 func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +4172,7 @@ func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BulkCancelRunsResponse) GetMatched() int32 {
@@ -3259,6 +4203,323 @@ func (x *BulkCancelRunsResponse) GetMore() bool {
 	return false
 }
 
+func (x *BulkCancelRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+// BulkPauseRunsRequest says which runs to pause.
+type BulkPauseRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which; only runs that go on are paused.
+	Filter *RunFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The reason, for readers of the histories.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many at most: 1000 when 0, at most 10,000.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Whether only to count.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkPauseRunsRequest) Reset() {
+	*x = BulkPauseRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkPauseRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkPauseRunsRequest) ProtoMessage() {}
+
+func (x *BulkPauseRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkPauseRunsRequest.ProtoReflect.Descriptor instead.
+func (*BulkPauseRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *BulkPauseRunsRequest) GetFilter() *RunFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *BulkPauseRunsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkPauseRunsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BulkPauseRunsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// BulkPauseRunsResponse is the result.
+type BulkPauseRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs the filter found, up to the limit.
+	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	// How many were asked to pause.
+	Done int32 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	// The failures, at most 100.
+	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
+	// Whether there may be more: call again. A run that has not applied its request yet is found again.
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkPauseRunsResponse) Reset() {
+	*x = BulkPauseRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkPauseRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkPauseRunsResponse) ProtoMessage() {}
+
+func (x *BulkPauseRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkPauseRunsResponse.ProtoReflect.Descriptor instead.
+func (*BulkPauseRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *BulkPauseRunsResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BulkPauseRunsResponse) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BulkPauseRunsResponse) GetFailures() []*BulkFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *BulkPauseRunsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *BulkPauseRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+// BulkResumeRunsRequest says which runs to resume.
+type BulkResumeRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which; without states, PAUSED.
+	Filter *RunFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The reason, for readers of the histories.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many at most: 1000 when 0, at most 10,000.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Whether only to count.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkResumeRunsRequest) Reset() {
+	*x = BulkResumeRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkResumeRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkResumeRunsRequest) ProtoMessage() {}
+
+func (x *BulkResumeRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkResumeRunsRequest.ProtoReflect.Descriptor instead.
+func (*BulkResumeRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *BulkResumeRunsRequest) GetFilter() *RunFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *BulkResumeRunsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkResumeRunsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BulkResumeRunsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// BulkResumeRunsResponse is the result.
+type BulkResumeRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs the filter found, up to the limit.
+	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	// How many were asked to go on.
+	Done int32 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	// The failures, at most 100.
+	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
+	// Whether there may be more: call again. A run that has not applied its request yet is found again.
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkResumeRunsResponse) Reset() {
+	*x = BulkResumeRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkResumeRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkResumeRunsResponse) ProtoMessage() {}
+
+func (x *BulkResumeRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkResumeRunsResponse.ProtoReflect.Descriptor instead.
+func (*BulkResumeRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *BulkResumeRunsResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BulkResumeRunsResponse) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BulkResumeRunsResponse) GetFailures() []*BulkFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *BulkResumeRunsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *BulkResumeRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
 // BulkRetryRunsRequest says which runs to retry.
 type BulkRetryRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3278,7 +4539,7 @@ type BulkRetryRunsRequest struct {
 
 func (x *BulkRetryRunsRequest) Reset() {
 	*x = BulkRetryRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +4551,7 @@ func (x *BulkRetryRunsRequest) String() string {
 func (*BulkRetryRunsRequest) ProtoMessage() {}
 
 func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +4564,7 @@ func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
@@ -3351,14 +4612,16 @@ type BulkRetryRunsResponse struct {
 	// The failures, at most 100.
 	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
 	// Whether there may be more: call again.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BulkRetryRunsResponse) Reset() {
 	*x = BulkRetryRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +4633,7 @@ func (x *BulkRetryRunsResponse) String() string {
 func (*BulkRetryRunsResponse) ProtoMessage() {}
 
 func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +4646,7 @@ func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BulkRetryRunsResponse) GetMatched() int32 {
@@ -3414,6 +4677,13 @@ func (x *BulkRetryRunsResponse) GetMore() bool {
 	return false
 }
 
+func (x *BulkRetryRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
 // BulkDeleteRunsRequest says which runs to remove.
 type BulkDeleteRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3429,7 +4699,7 @@ type BulkDeleteRunsRequest struct {
 
 func (x *BulkDeleteRunsRequest) Reset() {
 	*x = BulkDeleteRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +4711,7 @@ func (x *BulkDeleteRunsRequest) String() string {
 func (*BulkDeleteRunsRequest) ProtoMessage() {}
 
 func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +4724,7 @@ func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
@@ -3488,14 +4758,16 @@ type BulkDeleteRunsResponse struct {
 	// The failures, at most 100.
 	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
 	// Whether there may be more: call again.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The first runs that a dry run found, newest first, at most 20, as in a list.
+	Sample        []*Run `protobuf:"bytes,5,rep,name=sample,proto3" json:"sample,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BulkDeleteRunsResponse) Reset() {
 	*x = BulkDeleteRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +4779,7 @@ func (x *BulkDeleteRunsResponse) String() string {
 func (*BulkDeleteRunsResponse) ProtoMessage() {}
 
 func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +4792,7 @@ func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BulkDeleteRunsResponse) GetMatched() int32 {
@@ -3551,6 +4823,13 @@ func (x *BulkDeleteRunsResponse) GetMore() bool {
 	return false
 }
 
+func (x *BulkDeleteRunsResponse) GetSample() []*Run {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
 // ListInterruptsRequest filters interrupts; all filters must hold.
 type ListInterruptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3568,7 +4847,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +4859,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +4872,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -3637,7 +4916,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +4928,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +4941,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -3690,7 +4969,7 @@ type GetInterruptRequest struct {
 
 func (x *GetInterruptRequest) Reset() {
 	*x = GetInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +4981,7 @@ func (x *GetInterruptRequest) String() string {
 func (*GetInterruptRequest) ProtoMessage() {}
 
 func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +4994,7 @@ func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
 func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetInterruptRequest) GetInterruptId() string {
@@ -3748,7 +5027,7 @@ type AnswerInterruptRequest struct {
 
 func (x *AnswerInterruptRequest) Reset() {
 	*x = AnswerInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +5039,7 @@ func (x *AnswerInterruptRequest) String() string {
 func (*AnswerInterruptRequest) ProtoMessage() {}
 
 func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +5052,7 @@ func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AnswerInterruptRequest) GetInterruptId() string {
@@ -3838,7 +5117,7 @@ type CompleteAttemptRequest struct {
 
 func (x *CompleteAttemptRequest) Reset() {
 	*x = CompleteAttemptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +5129,7 @@ func (x *CompleteAttemptRequest) String() string {
 func (*CompleteAttemptRequest) ProtoMessage() {}
 
 func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[49]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +5142,7 @@ func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptRequest.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{49}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CompleteAttemptRequest) GetAttemptToken() string {
@@ -3934,7 +5213,7 @@ type CompleteAttemptResponse struct {
 
 func (x *CompleteAttemptResponse) Reset() {
 	*x = CompleteAttemptResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +5225,7 @@ func (x *CompleteAttemptResponse) String() string {
 func (*CompleteAttemptResponse) ProtoMessage() {}
 
 func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[50]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +5238,7 @@ func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptResponse.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{50}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CompleteAttemptResponse) GetRunId() string {
@@ -4039,14 +5318,17 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\rGetRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12<\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
-	"\xaa\x01\a\"\x03\b\x90\x1c2\x00R\x04wait\"6\n" +
+	"\xaa\x01\a\"\x03\b\x90\x1c2\x00R\x04wait\"\xa0\x01\n" +
 	"\x12GetRunGraphRequest\x12 \n" +
-	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"\x8b\x01\n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12=\n" +
+	"\x04view\x18\x02 \x01(\x0e2\x1f.epigraph.executor.v1.GraphViewB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04view\x12)\n" +
+	"\vunless_hash\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\n" +
+	"unlessHash\"\x8b\x01\n" +
 	"\x13GetRunGraphResponse\x12.\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12%\n" +
-	"\x0egraph_revision\x18\x03 \x01(\x03R\rgraphRevision\"\xcf\x05\n" +
+	"\x0egraph_revision\x18\x03 \x01(\x03R\rgraphRevision\"\x97\x06\n" +
 	"\x0fListRunsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
@@ -4063,7 +5345,9 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\rcreated_after\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
 	"\x0ecreated_before\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12)\n" +
 	"\vschedule_id\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\n" +
-	"scheduleId\x1a9\n" +
+	"scheduleId\x12$\n" +
+	"\bworkflow\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bworkflow\x12 \n" +
+	"\aepic_id\x18\x0f \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
@@ -4078,7 +5362,45 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\anode_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06nodeId\"q\n" +
 	"\x12ListVisitsResponse\x123\n" +
 	"\x06visits\x18\x01 \x03(\v2\x1b.epigraph.executor.v1.VisitR\x06visits\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xad\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xda\x01\n" +
+	"\x0fGetVisitRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12#\n" +
+	"\anode_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06nodeId\x12\x1d\n" +
+	"\x05visit\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05visit\x12\x1b\n" +
+	"\x04item\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04item\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"\x8b\x04\n" +
+	"\x10GetVisitResponse\x121\n" +
+	"\x05visit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.VisitR\x05visit\x12'\n" +
+	"\x0farguments_known\x18\x02 \x01(\bR\x0eargumentsKnown\x12.\n" +
+	"\x04args\x18\x03 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12G\n" +
+	"\x05named\x18\x04 \x03(\v21.epigraph.executor.v1.GetVisitResponse.NamedEntryR\x05named\x12@\n" +
+	"\bleft_out\x18\x05 \x03(\v2%.epigraph.executor.v1.LeftOutArgumentR\aleftOut\x12>\n" +
+	"\battempts\x18\x06 \x03(\v2\".epigraph.executor.v1.VisitAttemptR\battempts\x12&\n" +
+	"\x0fnext_page_token\x18\a \x01(\tR\rnextPageToken\x12\"\n" +
+	"\rchild_run_ids\x18\b \x03(\tR\vchildRunIds\x1aT\n" +
+	"\n" +
+	"NamedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"C\n" +
+	"\x0fLeftOutArgument\x12\x1a\n" +
+	"\bargument\x18\x01 \x01(\tR\bargument\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xfc\x02\n" +
+	"\fVisitAttempt\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04item\x18\x02 \x01(\x05R\x04item\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x129\n" +
+	"\n" +
+	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x124\n" +
+	"\x05error\x18\x06 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x121\n" +
+	"\x05usage\x18\a \x01(\v2\x1b.epigraph.executor.v1.UsageR\x05usage\x12\x1c\n" +
+	"\tprincipal\x18\b \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06cached\x18\t \x01(\bR\x06cached\x12\x17\n" +
+	"\aend_seq\x18\n" +
+	" \x01(\x03R\x06endSeq\"\xad\x01\n" +
 	"\x0fWatchRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12$\n" +
 	"\tafter_seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bafterSeq\x12/\n" +
@@ -4227,10 +5549,56 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x16\n" +
 	"\x06fields\x18\x02 \x03(\tR\x06fields\"5\n" +
 	"\x11ExplainRunRequest\x12 \n" +
-	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"R\n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"\xc4\x01\n" +
+	"\x12CompareRunsRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12'\n" +
+	"\vbase_run_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tbaseRunId\x12\x1d\n" +
+	"\n" +
+	"all_visits\x18\x03 \x01(\bR\tallVisits\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"\x93\x05\n" +
+	"\x13CompareRunsResponse\x12-\n" +
+	"\x04base\x18\x01 \x01(\v2\x19.epigraph.executor.v1.RunR\x04base\x12+\n" +
+	"\x03run\x18\x02 \x01(\v2\x19.epigraph.executor.v1.RunR\x03run\x12;\n" +
+	"\x05graph\x18\x03 \x01(\v2%.epigraph.executor.v1.GraphComparisonR\x05graph\x12!\n" +
+	"\finput_fields\x18\x04 \x03(\tR\vinputFields\x12%\n" +
+	"\x0eresult_differs\x18\x05 \x01(\bR\rresultDiffers\x12;\n" +
+	"\vbase_result\x18\x06 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\n" +
+	"baseResult\x129\n" +
+	"\n" +
+	"run_result\x18\a \x01(\v2\x1a.epigraph.graph.v1.PayloadR\trunResult\x12\x1f\n" +
+	"\vsame_visits\x18\b \x01(\x05R\n" +
+	"sameVisits\x12)\n" +
+	"\x10different_visits\x18\t \x01(\x05R\x0fdifferentVisits\x12P\n" +
+	"\x10first_difference\x18\n" +
+	" \x01(\v2%.epigraph.executor.v1.VisitComparisonR\x0ffirstDifference\x12=\n" +
+	"\x06visits\x18\v \x03(\v2%.epigraph.executor.v1.VisitComparisonR\x06visits\x12&\n" +
+	"\x0fnext_page_token\x18\f \x01(\tR\rnextPageToken\x12\x1c\n" +
+	"\ttruncated\x18\r \x01(\bR\ttruncated\"\xbf\x02\n" +
+	"\x0fGraphComparison\x12\x12\n" +
+	"\x04same\x18\x01 \x01(\bR\x04same\x12\x1f\n" +
+	"\vadded_nodes\x18\x02 \x03(\tR\n" +
+	"addedNodes\x12#\n" +
+	"\rremoved_nodes\x18\x03 \x03(\tR\fremovedNodes\x12E\n" +
+	"\rchanged_nodes\x18\x04 \x03(\v2 .epigraph.executor.v1.NodeChangeR\fchangedNodes\x12\x1f\n" +
+	"\vadded_edges\x18\x05 \x03(\tR\n" +
+	"addedEdges\x12#\n" +
+	"\rremoved_edges\x18\x06 \x03(\tR\fremovedEdges\x12#\n" +
+	"\rchanged_state\x18\a \x03(\tR\fchangedState\x12 \n" +
+	"\vdifferences\x18\b \x01(\x05R\vdifferences\"\x89\x02\n" +
+	"\x0fVisitComparison\x12\"\n" +
+	"\anode_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06nodeId\x12\x14\n" +
+	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12 \n" +
+	"\vdifferences\x18\x03 \x03(\tR\vdifferences\x12/\n" +
+	"\x04base\x18\x04 \x01(\v2\x1b.epigraph.executor.v1.VisitR\x04base\x12-\n" +
+	"\x03run\x18\x05 \x01(\v2\x1b.epigraph.executor.v1.VisitR\x03run\x12\x1d\n" +
+	"\n" +
+	"base_bytes\x18\x06 \x01(\x03R\tbaseBytes\x12\x1b\n" +
+	"\trun_bytes\x18\a \x01(\x03R\brunBytes\"R\n" +
 	"\x10DeleteRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x86\x04\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\xce\x04\n" +
 	"\tRunFilter\x12@\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x1e.epigraph.executor.v1.RunStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12!\n" +
@@ -4240,7 +5608,10 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12)\n" +
 	"\vschedule_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\n" +
 	"scheduleId\x12+\n" +
-	"\fstate_reason\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vstateReason\x1a9\n" +
+	"\fstate_reason\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vstateReason\x12$\n" +
+	"\bworkflow\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bworkflow\x12 \n" +
+	"\aepic_id\x18\n" +
+	" \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
@@ -4253,34 +5624,61 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12 \n" +
 	"\x05limit\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x99\x01\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xcc\x01\n" +
 	"\x16BulkCancelRunsResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
 	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xd8\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\xb4\x01\n" +
+	"\x14BulkPauseRunsRequest\x12?\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12 \n" +
+	"\x05limit\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xcb\x01\n" +
+	"\x15BulkPauseRunsResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
+	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\xb5\x01\n" +
+	"\x15BulkResumeRunsRequest\x12?\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12 \n" +
+	"\x05limit\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xcc\x01\n" +
+	"\x16BulkResumeRunsResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
+	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\xd8\x01\n" +
 	"\x14BulkRetryRunsRequest\x12?\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12!\n" +
 	"\fallow_unsafe\x18\x04 \x01(\bR\vallowUnsafe\x12!\n" +
-	"\fwithout_task\x18\x05 \x01(\bR\vwithoutTask\"\x9d\x01\n" +
+	"\fwithout_task\x18\x05 \x01(\bR\vwithoutTask\"\xd0\x01\n" +
 	"\x15BulkRetryRunsResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x17\n" +
 	"\arun_ids\x18\x02 \x03(\tR\x06runIds\x12=\n" +
 	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\x93\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\x93\x01\n" +
 	"\x15BulkDeleteRunsRequest\x12?\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x99\x01\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\xcc\x01\n" +
 	"\x16BulkDeleteRunsResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
 	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xc5\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\x06sample\x18\x05 \x03(\v2\x19.epigraph.executor.v1.RunR\x06sample\"\xc5\x01\n" +
 	"\x15ListInterruptsRequest\x12\x1e\n" +
 	"\x06run_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12F\n" +
 	"\x06states\x18\x02 \x03(\x0e2$.epigraph.executor.v1.InterruptStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12\x1b\n" +
@@ -4314,7 +5712,11 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x96\x1c\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x03*R\n" +
+	"\tGraphView\x12\x1a\n" +
+	"\x16GRAPH_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fGRAPH_VIEW_FULL\x10\x01\x12\x14\n" +
+	"\x10GRAPH_VIEW_SHAPE\x10\x022\xb2 \n" +
 	"\x0fExecutorService\x12a\n" +
 	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12p\n" +
 	"\n" +
@@ -4325,7 +5727,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\bListRuns\x12%.epigraph.executor.v1.ListRunsRequest\x1a&.epigraph.executor.v1.ListRunsResponse\"\x10\x82\xd3\xe4\x93\x02\n" +
 	"\x12\b/v1/runs\x12\x81\x01\n" +
 	"\n" +
-	"ListVisits\x12'.epigraph.executor.v1.ListVisitsRequest\x1a(.epigraph.executor.v1.ListVisitsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/runs/{run_id}/visits\x12S\n" +
+	"ListVisits\x12'.epigraph.executor.v1.ListVisitsRequest\x1a(.epigraph.executor.v1.ListVisitsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/runs/{run_id}/visits\x12z\n" +
+	"\bGetVisit\x12%.epigraph.executor.v1.GetVisitRequest\x1a&.epigraph.executor.v1.GetVisitResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/runs/{run_id}:visit\x12S\n" +
 	"\bWatchRun\x12%.epigraph.executor.v1.WatchRunRequest\x1a\x1e.epigraph.executor.v1.RunEvent0\x01\x12s\n" +
 	"\tCancelRun\x12&.epigraph.executor.v1.CancelRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:cancel\x12s\n" +
 	"\tResumeRun\x12&.epigraph.executor.v1.ResumeRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:resume\x12\x80\x01\n" +
@@ -4339,9 +5742,12 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\aForkRun\x12$.epigraph.executor.v1.ForkRunRequest\x1a\x19.epigraph.executor.v1.Run\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/runs/{run_id}:fork\x12}\n" +
 	"\bAmendRun\x12%.epigraph.executor.v1.AmendRunRequest\x1a&.epigraph.executor.v1.AmendRunResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/runs/{run_id}:amend\x12\x82\x01\n" +
 	"\n" +
-	"ExplainRun\x12'.epigraph.executor.v1.ExplainRunRequest\x1a(.epigraph.executor.v1.ExplainRunResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:explain\x12f\n" +
+	"ExplainRun\x12'.epigraph.executor.v1.ExplainRunRequest\x1a(.epigraph.executor.v1.ExplainRunResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:explain\x12\x85\x01\n" +
+	"\vCompareRuns\x12(.epigraph.executor.v1.CompareRunsRequest\x1a).epigraph.executor.v1.CompareRunsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:compare\x12f\n" +
 	"\tDeleteRun\x12&.epigraph.executor.v1.DeleteRunRequest\x1a\x16.google.protobuf.Empty\"\x19\x82\xd3\xe4\x93\x02\x13*\x11/v1/runs/{run_id}\x12\x8b\x01\n" +
 	"\x0eBulkCancelRuns\x12+.epigraph.executor.v1.BulkCancelRunsRequest\x1a,.epigraph.executor.v1.BulkCancelRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkCancel\x12\x87\x01\n" +
+	"\rBulkPauseRuns\x12*.epigraph.executor.v1.BulkPauseRunsRequest\x1a+.epigraph.executor.v1.BulkPauseRunsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/runs:bulkPause\x12\x8b\x01\n" +
+	"\x0eBulkResumeRuns\x12+.epigraph.executor.v1.BulkResumeRunsRequest\x1a,.epigraph.executor.v1.BulkResumeRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkResume\x12\x87\x01\n" +
 	"\rBulkRetryRuns\x12*.epigraph.executor.v1.BulkRetryRunsRequest\x1a+.epigraph.executor.v1.BulkRetryRunsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/runs:bulkRetry\x12\x8b\x01\n" +
 	"\x0eBulkDeleteRuns\x12+.epigraph.executor.v1.BulkDeleteRunsRequest\x1a,.epigraph.executor.v1.BulkDeleteRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkDelete\x12\xa3\x01\n" +
 	"\x0eListInterrupts\x12+.epigraph.executor.v1.ListInterruptsRequest\x1a,.epigraph.executor.v1.ListInterruptsResponse\"6\x82\xd3\xe4\x93\x020Z\x1e\x12\x1c/v1/runs/{run_id}/interrupts\x12\x0e/v1/interrupts\x12\x81\x01\n" +
@@ -4365,235 +5771,289 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_executor_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(ConflictPolicy)(0),             // 0: epigraph.executor.v1.ConflictPolicy
-	(*StartRunRequest)(nil),         // 1: epigraph.executor.v1.StartRunRequest
-	(*RunAndWaitRequest)(nil),       // 2: epigraph.executor.v1.RunAndWaitRequest
-	(*ValidateGraphRequest)(nil),    // 3: epigraph.executor.v1.ValidateGraphRequest
-	(*RunInput)(nil),                // 4: epigraph.executor.v1.RunInput
-	(*ValidateGraphResponse)(nil),   // 5: epigraph.executor.v1.ValidateGraphResponse
-	(*NodeBehavior)(nil),            // 6: epigraph.executor.v1.NodeBehavior
-	(*GetRunRequest)(nil),           // 7: epigraph.executor.v1.GetRunRequest
-	(*GetRunGraphRequest)(nil),      // 8: epigraph.executor.v1.GetRunGraphRequest
-	(*GetRunGraphResponse)(nil),     // 9: epigraph.executor.v1.GetRunGraphResponse
-	(*ListRunsRequest)(nil),         // 10: epigraph.executor.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),        // 11: epigraph.executor.v1.ListRunsResponse
-	(*ListVisitsRequest)(nil),       // 12: epigraph.executor.v1.ListVisitsRequest
-	(*ListVisitsResponse)(nil),      // 13: epigraph.executor.v1.ListVisitsResponse
-	(*WatchRunRequest)(nil),         // 14: epigraph.executor.v1.WatchRunRequest
-	(*CancelRunRequest)(nil),        // 15: epigraph.executor.v1.CancelRunRequest
-	(*ResumeRunRequest)(nil),        // 16: epigraph.executor.v1.ResumeRunRequest
-	(*ReconcileVisitRequest)(nil),   // 17: epigraph.executor.v1.ReconcileVisitRequest
-	(*AttemptPerformed)(nil),        // 18: epigraph.executor.v1.AttemptPerformed
-	(*AttemptFailed)(nil),           // 19: epigraph.executor.v1.AttemptFailed
-	(*AttemptNotPerformed)(nil),     // 20: epigraph.executor.v1.AttemptNotPerformed
-	(*ListActorsRequest)(nil),       // 21: epigraph.executor.v1.ListActorsRequest
-	(*ListActorsResponse)(nil),      // 22: epigraph.executor.v1.ListActorsResponse
-	(*ActorInfo)(nil),               // 23: epigraph.executor.v1.ActorInfo
-	(*PauseRunRequest)(nil),         // 24: epigraph.executor.v1.PauseRunRequest
-	(*StopRunRequest)(nil),          // 25: epigraph.executor.v1.StopRunRequest
-	(*SignalRunRequest)(nil),        // 26: epigraph.executor.v1.SignalRunRequest
-	(*SignalWithStartRequest)(nil),  // 27: epigraph.executor.v1.SignalWithStartRequest
-	(*SendMessageRequest)(nil),      // 28: epigraph.executor.v1.SendMessageRequest
-	(*RetryRunRequest)(nil),         // 29: epigraph.executor.v1.RetryRunRequest
-	(*ForkRunRequest)(nil),          // 30: epigraph.executor.v1.ForkRunRequest
-	(*AmendRunRequest)(nil),         // 31: epigraph.executor.v1.AmendRunRequest
-	(*GraphPatch)(nil),              // 32: epigraph.executor.v1.GraphPatch
-	(*AmendRunResponse)(nil),        // 33: epigraph.executor.v1.AmendRunResponse
-	(*GraphDiff)(nil),               // 34: epigraph.executor.v1.GraphDiff
-	(*NodeChange)(nil),              // 35: epigraph.executor.v1.NodeChange
-	(*ExplainRunRequest)(nil),       // 36: epigraph.executor.v1.ExplainRunRequest
-	(*DeleteRunRequest)(nil),        // 37: epigraph.executor.v1.DeleteRunRequest
-	(*RunFilter)(nil),               // 38: epigraph.executor.v1.RunFilter
-	(*BulkFailure)(nil),             // 39: epigraph.executor.v1.BulkFailure
-	(*BulkCancelRunsRequest)(nil),   // 40: epigraph.executor.v1.BulkCancelRunsRequest
-	(*BulkCancelRunsResponse)(nil),  // 41: epigraph.executor.v1.BulkCancelRunsResponse
-	(*BulkRetryRunsRequest)(nil),    // 42: epigraph.executor.v1.BulkRetryRunsRequest
-	(*BulkRetryRunsResponse)(nil),   // 43: epigraph.executor.v1.BulkRetryRunsResponse
-	(*BulkDeleteRunsRequest)(nil),   // 44: epigraph.executor.v1.BulkDeleteRunsRequest
-	(*BulkDeleteRunsResponse)(nil),  // 45: epigraph.executor.v1.BulkDeleteRunsResponse
-	(*ListInterruptsRequest)(nil),   // 46: epigraph.executor.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),  // 47: epigraph.executor.v1.ListInterruptsResponse
-	(*GetInterruptRequest)(nil),     // 48: epigraph.executor.v1.GetInterruptRequest
-	(*AnswerInterruptRequest)(nil),  // 49: epigraph.executor.v1.AnswerInterruptRequest
-	(*CompleteAttemptRequest)(nil),  // 50: epigraph.executor.v1.CompleteAttemptRequest
-	(*CompleteAttemptResponse)(nil), // 51: epigraph.executor.v1.CompleteAttemptResponse
-	nil,                             // 52: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                             // 53: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                             // 54: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                             // 55: epigraph.executor.v1.RunInput.NamedEntry
-	nil,                             // 56: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	nil,                             // 57: epigraph.executor.v1.ForkRunRequest.NamedEntry
-	nil,                             // 58: epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	nil,                             // 59: epigraph.executor.v1.RunFilter.LabelsEntry
-	(*v1.Graph)(nil),                // 60: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),              // 61: epigraph.graph.v1.Payload
-	(*Attachment)(nil),              // 62: epigraph.executor.v1.Attachment
-	(*timestamppb.Timestamp)(nil),   // 63: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 64: google.protobuf.Duration
-	(*RunBudget)(nil),               // 65: epigraph.executor.v1.RunBudget
-	(*Webhook)(nil),                 // 66: epigraph.executor.v1.Webhook
-	(*Thread)(nil),                  // 67: epigraph.executor.v1.Thread
-	(*v1.Fault)(nil),                // 68: epigraph.graph.v1.Fault
-	(v1.Effect)(0),                  // 69: epigraph.graph.v1.Effect
-	(RunState)(0),                   // 70: epigraph.executor.v1.RunState
-	(*Run)(nil),                     // 71: epigraph.executor.v1.Run
-	(*Visit)(nil),                   // 72: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),                // 73: epigraph.executor.v1.VisitRef
-	(*v1.Edge)(nil),                 // 74: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                 // 75: epigraph.graph.v1.Node
-	(InterruptState)(0),             // 76: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),               // 77: epigraph.executor.v1.Interrupt
-	(Decision)(0),                   // 78: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),                // 79: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),      // 80: epigraph.executor.v1.ExplainRunResponse
-	(*emptypb.Empty)(nil),           // 81: google.protobuf.Empty
+	(GraphView)(0),                  // 1: epigraph.executor.v1.GraphView
+	(*StartRunRequest)(nil),         // 2: epigraph.executor.v1.StartRunRequest
+	(*RunAndWaitRequest)(nil),       // 3: epigraph.executor.v1.RunAndWaitRequest
+	(*ValidateGraphRequest)(nil),    // 4: epigraph.executor.v1.ValidateGraphRequest
+	(*RunInput)(nil),                // 5: epigraph.executor.v1.RunInput
+	(*ValidateGraphResponse)(nil),   // 6: epigraph.executor.v1.ValidateGraphResponse
+	(*NodeBehavior)(nil),            // 7: epigraph.executor.v1.NodeBehavior
+	(*GetRunRequest)(nil),           // 8: epigraph.executor.v1.GetRunRequest
+	(*GetRunGraphRequest)(nil),      // 9: epigraph.executor.v1.GetRunGraphRequest
+	(*GetRunGraphResponse)(nil),     // 10: epigraph.executor.v1.GetRunGraphResponse
+	(*ListRunsRequest)(nil),         // 11: epigraph.executor.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 12: epigraph.executor.v1.ListRunsResponse
+	(*ListVisitsRequest)(nil),       // 13: epigraph.executor.v1.ListVisitsRequest
+	(*ListVisitsResponse)(nil),      // 14: epigraph.executor.v1.ListVisitsResponse
+	(*GetVisitRequest)(nil),         // 15: epigraph.executor.v1.GetVisitRequest
+	(*GetVisitResponse)(nil),        // 16: epigraph.executor.v1.GetVisitResponse
+	(*LeftOutArgument)(nil),         // 17: epigraph.executor.v1.LeftOutArgument
+	(*VisitAttempt)(nil),            // 18: epigraph.executor.v1.VisitAttempt
+	(*WatchRunRequest)(nil),         // 19: epigraph.executor.v1.WatchRunRequest
+	(*CancelRunRequest)(nil),        // 20: epigraph.executor.v1.CancelRunRequest
+	(*ResumeRunRequest)(nil),        // 21: epigraph.executor.v1.ResumeRunRequest
+	(*ReconcileVisitRequest)(nil),   // 22: epigraph.executor.v1.ReconcileVisitRequest
+	(*AttemptPerformed)(nil),        // 23: epigraph.executor.v1.AttemptPerformed
+	(*AttemptFailed)(nil),           // 24: epigraph.executor.v1.AttemptFailed
+	(*AttemptNotPerformed)(nil),     // 25: epigraph.executor.v1.AttemptNotPerformed
+	(*ListActorsRequest)(nil),       // 26: epigraph.executor.v1.ListActorsRequest
+	(*ListActorsResponse)(nil),      // 27: epigraph.executor.v1.ListActorsResponse
+	(*ActorInfo)(nil),               // 28: epigraph.executor.v1.ActorInfo
+	(*PauseRunRequest)(nil),         // 29: epigraph.executor.v1.PauseRunRequest
+	(*StopRunRequest)(nil),          // 30: epigraph.executor.v1.StopRunRequest
+	(*SignalRunRequest)(nil),        // 31: epigraph.executor.v1.SignalRunRequest
+	(*SignalWithStartRequest)(nil),  // 32: epigraph.executor.v1.SignalWithStartRequest
+	(*SendMessageRequest)(nil),      // 33: epigraph.executor.v1.SendMessageRequest
+	(*RetryRunRequest)(nil),         // 34: epigraph.executor.v1.RetryRunRequest
+	(*ForkRunRequest)(nil),          // 35: epigraph.executor.v1.ForkRunRequest
+	(*AmendRunRequest)(nil),         // 36: epigraph.executor.v1.AmendRunRequest
+	(*GraphPatch)(nil),              // 37: epigraph.executor.v1.GraphPatch
+	(*AmendRunResponse)(nil),        // 38: epigraph.executor.v1.AmendRunResponse
+	(*GraphDiff)(nil),               // 39: epigraph.executor.v1.GraphDiff
+	(*NodeChange)(nil),              // 40: epigraph.executor.v1.NodeChange
+	(*ExplainRunRequest)(nil),       // 41: epigraph.executor.v1.ExplainRunRequest
+	(*CompareRunsRequest)(nil),      // 42: epigraph.executor.v1.CompareRunsRequest
+	(*CompareRunsResponse)(nil),     // 43: epigraph.executor.v1.CompareRunsResponse
+	(*GraphComparison)(nil),         // 44: epigraph.executor.v1.GraphComparison
+	(*VisitComparison)(nil),         // 45: epigraph.executor.v1.VisitComparison
+	(*DeleteRunRequest)(nil),        // 46: epigraph.executor.v1.DeleteRunRequest
+	(*RunFilter)(nil),               // 47: epigraph.executor.v1.RunFilter
+	(*BulkFailure)(nil),             // 48: epigraph.executor.v1.BulkFailure
+	(*BulkCancelRunsRequest)(nil),   // 49: epigraph.executor.v1.BulkCancelRunsRequest
+	(*BulkCancelRunsResponse)(nil),  // 50: epigraph.executor.v1.BulkCancelRunsResponse
+	(*BulkPauseRunsRequest)(nil),    // 51: epigraph.executor.v1.BulkPauseRunsRequest
+	(*BulkPauseRunsResponse)(nil),   // 52: epigraph.executor.v1.BulkPauseRunsResponse
+	(*BulkResumeRunsRequest)(nil),   // 53: epigraph.executor.v1.BulkResumeRunsRequest
+	(*BulkResumeRunsResponse)(nil),  // 54: epigraph.executor.v1.BulkResumeRunsResponse
+	(*BulkRetryRunsRequest)(nil),    // 55: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),   // 56: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),   // 57: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil),  // 58: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),   // 59: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 60: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),     // 61: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil),  // 62: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteAttemptRequest)(nil),  // 63: epigraph.executor.v1.CompleteAttemptRequest
+	(*CompleteAttemptResponse)(nil), // 64: epigraph.executor.v1.CompleteAttemptResponse
+	nil,                             // 65: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                             // 66: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                             // 67: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                             // 68: epigraph.executor.v1.RunInput.NamedEntry
+	nil,                             // 69: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                             // 70: epigraph.executor.v1.GetVisitResponse.NamedEntry
+	nil,                             // 71: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                             // 72: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                             // 73: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),                // 74: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),              // 75: epigraph.graph.v1.Payload
+	(*Attachment)(nil),              // 76: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),   // 77: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 78: google.protobuf.Duration
+	(*RunBudget)(nil),               // 79: epigraph.executor.v1.RunBudget
+	(*Webhook)(nil),                 // 80: epigraph.executor.v1.Webhook
+	(*Thread)(nil),                  // 81: epigraph.executor.v1.Thread
+	(*v1.Fault)(nil),                // 82: epigraph.graph.v1.Fault
+	(v1.Effect)(0),                  // 83: epigraph.graph.v1.Effect
+	(RunState)(0),                   // 84: epigraph.executor.v1.RunState
+	(*Run)(nil),                     // 85: epigraph.executor.v1.Run
+	(*Visit)(nil),                   // 86: epigraph.executor.v1.Visit
+	(*RunError)(nil),                // 87: epigraph.executor.v1.RunError
+	(*Usage)(nil),                   // 88: epigraph.executor.v1.Usage
+	(*VisitRef)(nil),                // 89: epigraph.executor.v1.VisitRef
+	(*v1.Edge)(nil),                 // 90: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                 // 91: epigraph.graph.v1.Node
+	(InterruptState)(0),             // 92: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),               // 93: epigraph.executor.v1.Interrupt
+	(Decision)(0),                   // 94: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),                // 95: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),      // 96: epigraph.executor.v1.ExplainRunResponse
+	(*emptypb.Empty)(nil),           // 97: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	60,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	61,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	52,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	61,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	62,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	53,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	54,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	74,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	75,  // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	65,  // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	75,  // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	76,  // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	66,  // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	67,  // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,   // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	63,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
-	64,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
-	65,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	66,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	67,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
-	61,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
-	64,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
-	1,   // 15: epigraph.executor.v1.RunAndWaitRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	60,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
-	4,   // 17: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
-	61,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
-	55,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
-	68,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	68,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
-	6,   // 22: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
-	69,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
-	64,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
-	60,  // 25: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	70,  // 26: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	56,  // 27: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	63,  // 28: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	63,  // 29: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	71,  // 30: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	72,  // 31: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	65,  // 32: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	73,  // 33: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	18,  // 34: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
-	19,  // 35: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	20,  // 36: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
-	61,  // 37: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
-	23,  // 38: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	69,  // 39: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	61,  // 40: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	61,  // 41: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
-	1,   // 42: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	61,  // 43: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	61,  // 44: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	73,  // 45: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	57,  // 46: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	61,  // 47: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	60,  // 48: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	58,  // 49: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	65,  // 50: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	32,  // 51: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	60,  // 52: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	74,  // 53: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	75,  // 54: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	74,  // 55: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	71,  // 56: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
-	34,  // 57: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
-	35,  // 58: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	73,  // 59: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
-	70,  // 60: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	59,  // 61: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	63,  // 62: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	63,  // 63: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
-	38,  // 64: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	39,  // 65: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	38,  // 66: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	39,  // 67: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	38,  // 68: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	39,  // 69: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	76,  // 70: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	77,  // 71: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	61,  // 72: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	78,  // 73: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
-	18,  // 74: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
-	19,  // 75: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	61,  // 76: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	61,  // 77: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	61,  // 78: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,   // 79: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,   // 80: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
-	3,   // 81: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
-	7,   // 82: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	8,   // 83: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	10,  // 84: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	12,  // 85: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	14,  // 86: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	15,  // 87: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	16,  // 88: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	17,  // 89: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	24,  // 90: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
-	25,  // 91: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
-	26,  // 92: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
-	27,  // 93: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
-	28,  // 94: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
-	29,  // 95: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
-	30,  // 96: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
-	31,  // 97: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
-	36,  // 98: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
-	37,  // 99: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	40,  // 100: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	42,  // 101: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	44,  // 102: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	46,  // 103: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	48,  // 104: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	49,  // 105: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	50,  // 106: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
-	21,  // 107: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	71,  // 108: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	71,  // 109: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
-	5,   // 110: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
-	71,  // 111: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	9,   // 112: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	11,  // 113: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	13,  // 114: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	79,  // 115: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	71,  // 116: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	71,  // 117: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	71,  // 118: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	71,  // 119: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	71,  // 120: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
-	71,  // 121: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	71,  // 122: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	71,  // 123: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	71,  // 124: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	71,  // 125: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
-	33,  // 126: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	80,  // 127: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	81,  // 128: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
-	41,  // 129: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	43,  // 130: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	45,  // 131: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	47,  // 132: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	77,  // 133: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	77,  // 134: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	51,  // 135: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
-	22,  // 136: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	108, // [108:137] is the sub-list for method output_type
-	79,  // [79:108] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	77,  // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	78,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	79,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	80,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
+	81,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
+	75,  // 13: epigraph.executor.v1.StartRunRequest.thread_value:type_name -> epigraph.graph.v1.Payload
+	78,  // 14: epigraph.executor.v1.StartRunRequest.wait:type_name -> google.protobuf.Duration
+	2,   // 15: epigraph.executor.v1.RunAndWaitRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	74,  // 16: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	5,   // 17: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
+	75,  // 18: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	68,  // 19: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	82,  // 20: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	82,  // 21: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	7,   // 22: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
+	83,  // 23: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
+	78,  // 24: epigraph.executor.v1.GetRunRequest.wait:type_name -> google.protobuf.Duration
+	1,   // 25: epigraph.executor.v1.GetRunGraphRequest.view:type_name -> epigraph.executor.v1.GraphView
+	74,  // 26: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	84,  // 27: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	69,  // 28: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	77,  // 29: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	77,  // 30: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	85,  // 31: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	86,  // 32: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	86,  // 33: epigraph.executor.v1.GetVisitResponse.visit:type_name -> epigraph.executor.v1.Visit
+	75,  // 34: epigraph.executor.v1.GetVisitResponse.args:type_name -> epigraph.graph.v1.Payload
+	70,  // 35: epigraph.executor.v1.GetVisitResponse.named:type_name -> epigraph.executor.v1.GetVisitResponse.NamedEntry
+	17,  // 36: epigraph.executor.v1.GetVisitResponse.left_out:type_name -> epigraph.executor.v1.LeftOutArgument
+	18,  // 37: epigraph.executor.v1.GetVisitResponse.attempts:type_name -> epigraph.executor.v1.VisitAttempt
+	77,  // 38: epigraph.executor.v1.VisitAttempt.start_time:type_name -> google.protobuf.Timestamp
+	77,  // 39: epigraph.executor.v1.VisitAttempt.end_time:type_name -> google.protobuf.Timestamp
+	87,  // 40: epigraph.executor.v1.VisitAttempt.error:type_name -> epigraph.executor.v1.RunError
+	88,  // 41: epigraph.executor.v1.VisitAttempt.usage:type_name -> epigraph.executor.v1.Usage
+	79,  // 42: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	89,  // 43: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	23,  // 44: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
+	24,  // 45: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	25,  // 46: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
+	75,  // 47: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
+	28,  // 48: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
+	83,  // 49: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	75,  // 50: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	75,  // 51: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	2,   // 52: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	75,  // 53: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	75,  // 54: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	89,  // 55: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	71,  // 56: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	75,  // 57: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	74,  // 58: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	72,  // 59: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	79,  // 60: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	37,  // 61: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
+	74,  // 62: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	90,  // 63: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	91,  // 64: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	90,  // 65: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	85,  // 66: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	39,  // 67: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
+	40,  // 68: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	89,  // 69: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
+	85,  // 70: epigraph.executor.v1.CompareRunsResponse.base:type_name -> epigraph.executor.v1.Run
+	85,  // 71: epigraph.executor.v1.CompareRunsResponse.run:type_name -> epigraph.executor.v1.Run
+	44,  // 72: epigraph.executor.v1.CompareRunsResponse.graph:type_name -> epigraph.executor.v1.GraphComparison
+	75,  // 73: epigraph.executor.v1.CompareRunsResponse.base_result:type_name -> epigraph.graph.v1.Payload
+	75,  // 74: epigraph.executor.v1.CompareRunsResponse.run_result:type_name -> epigraph.graph.v1.Payload
+	45,  // 75: epigraph.executor.v1.CompareRunsResponse.first_difference:type_name -> epigraph.executor.v1.VisitComparison
+	45,  // 76: epigraph.executor.v1.CompareRunsResponse.visits:type_name -> epigraph.executor.v1.VisitComparison
+	40,  // 77: epigraph.executor.v1.GraphComparison.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	86,  // 78: epigraph.executor.v1.VisitComparison.base:type_name -> epigraph.executor.v1.Visit
+	86,  // 79: epigraph.executor.v1.VisitComparison.run:type_name -> epigraph.executor.v1.Visit
+	84,  // 80: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	73,  // 81: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	77,  // 82: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	77,  // 83: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	47,  // 84: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 85: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 86: epigraph.executor.v1.BulkCancelRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	47,  // 87: epigraph.executor.v1.BulkPauseRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 88: epigraph.executor.v1.BulkPauseRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 89: epigraph.executor.v1.BulkPauseRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	47,  // 90: epigraph.executor.v1.BulkResumeRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 91: epigraph.executor.v1.BulkResumeRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 92: epigraph.executor.v1.BulkResumeRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	47,  // 93: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 94: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 95: epigraph.executor.v1.BulkRetryRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	47,  // 96: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	48,  // 97: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	85,  // 98: epigraph.executor.v1.BulkDeleteRunsResponse.sample:type_name -> epigraph.executor.v1.Run
+	92,  // 99: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	93,  // 100: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	75,  // 101: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	94,  // 102: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	23,  // 103: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
+	24,  // 104: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	75,  // 105: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	75,  // 106: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	75,  // 107: epigraph.executor.v1.GetVisitResponse.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	75,  // 108: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	2,   // 109: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	3,   // 110: epigraph.executor.v1.ExecutorService.RunAndWait:input_type -> epigraph.executor.v1.RunAndWaitRequest
+	4,   // 111: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
+	8,   // 112: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	9,   // 113: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	11,  // 114: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	13,  // 115: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	15,  // 116: epigraph.executor.v1.ExecutorService.GetVisit:input_type -> epigraph.executor.v1.GetVisitRequest
+	19,  // 117: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	20,  // 118: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	21,  // 119: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	22,  // 120: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	29,  // 121: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	30,  // 122: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
+	31,  // 123: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	32,  // 124: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	33,  // 125: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	34,  // 126: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	35,  // 127: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	36,  // 128: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	41,  // 129: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	42,  // 130: epigraph.executor.v1.ExecutorService.CompareRuns:input_type -> epigraph.executor.v1.CompareRunsRequest
+	46,  // 131: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	49,  // 132: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	51,  // 133: epigraph.executor.v1.ExecutorService.BulkPauseRuns:input_type -> epigraph.executor.v1.BulkPauseRunsRequest
+	53,  // 134: epigraph.executor.v1.ExecutorService.BulkResumeRuns:input_type -> epigraph.executor.v1.BulkResumeRunsRequest
+	55,  // 135: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	57,  // 136: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	59,  // 137: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	61,  // 138: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	62,  // 139: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	63,  // 140: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
+	26,  // 141: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	85,  // 142: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	85,  // 143: epigraph.executor.v1.ExecutorService.RunAndWait:output_type -> epigraph.executor.v1.Run
+	6,   // 144: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
+	85,  // 145: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	10,  // 146: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	12,  // 147: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	14,  // 148: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	16,  // 149: epigraph.executor.v1.ExecutorService.GetVisit:output_type -> epigraph.executor.v1.GetVisitResponse
+	95,  // 150: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	85,  // 151: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	85,  // 152: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	85,  // 153: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	85,  // 154: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	85,  // 155: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
+	85,  // 156: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	85,  // 157: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	85,  // 158: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	85,  // 159: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	85,  // 160: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	38,  // 161: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	96,  // 162: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	43,  // 163: epigraph.executor.v1.ExecutorService.CompareRuns:output_type -> epigraph.executor.v1.CompareRunsResponse
+	97,  // 164: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
+	50,  // 165: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	52,  // 166: epigraph.executor.v1.ExecutorService.BulkPauseRuns:output_type -> epigraph.executor.v1.BulkPauseRunsResponse
+	54,  // 167: epigraph.executor.v1.ExecutorService.BulkResumeRuns:output_type -> epigraph.executor.v1.BulkResumeRunsResponse
+	56,  // 168: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	58,  // 169: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	60,  // 170: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	93,  // 171: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	93,  // 172: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	64,  // 173: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
+	27,  // 174: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	142, // [142:175] is the sub-list for method output_type
+	109, // [109:142] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -4606,12 +6066,12 @@ func file_epigraph_executor_v1_executor_proto_init() {
 	file_epigraph_executor_v1_interrupt_proto_init()
 	file_epigraph_executor_v1_run_proto_init()
 	file_epigraph_executor_v1_thread_proto_init()
-	file_epigraph_executor_v1_executor_proto_msgTypes[16].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[20].OneofWrappers = []any{
 		(*ReconcileVisitRequest_Performed)(nil),
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
 	}
-	file_epigraph_executor_v1_executor_proto_msgTypes[49].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[61].OneofWrappers = []any{
 		(*CompleteAttemptRequest_Completed)(nil),
 		(*CompleteAttemptRequest_Failed)(nil),
 	}
@@ -4620,8 +6080,8 @@ func file_epigraph_executor_v1_executor_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   59,
+			NumEnums:      2,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

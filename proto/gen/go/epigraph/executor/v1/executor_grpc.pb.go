@@ -29,6 +29,7 @@ const (
 	ExecutorService_GetRunGraph_FullMethodName     = "/epigraph.executor.v1.ExecutorService/GetRunGraph"
 	ExecutorService_ListRuns_FullMethodName        = "/epigraph.executor.v1.ExecutorService/ListRuns"
 	ExecutorService_ListVisits_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ListVisits"
+	ExecutorService_GetVisit_FullMethodName        = "/epigraph.executor.v1.ExecutorService/GetVisit"
 	ExecutorService_WatchRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/WatchRun"
 	ExecutorService_CancelRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/CancelRun"
 	ExecutorService_ResumeRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/ResumeRun"
@@ -42,8 +43,11 @@ const (
 	ExecutorService_ForkRun_FullMethodName         = "/epigraph.executor.v1.ExecutorService/ForkRun"
 	ExecutorService_AmendRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/AmendRun"
 	ExecutorService_ExplainRun_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ExplainRun"
+	ExecutorService_CompareRuns_FullMethodName     = "/epigraph.executor.v1.ExecutorService/CompareRuns"
 	ExecutorService_DeleteRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/DeleteRun"
 	ExecutorService_BulkCancelRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkCancelRuns"
+	ExecutorService_BulkPauseRuns_FullMethodName   = "/epigraph.executor.v1.ExecutorService/BulkPauseRuns"
+	ExecutorService_BulkResumeRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkResumeRuns"
 	ExecutorService_BulkRetryRuns_FullMethodName   = "/epigraph.executor.v1.ExecutorService/BulkRetryRuns"
 	ExecutorService_BulkDeleteRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkDeleteRuns"
 	ExecutorService_ListInterrupts_FullMethodName  = "/epigraph.executor.v1.ExecutorService/ListInterrupts"
@@ -76,6 +80,10 @@ type ExecutorServiceClient interface {
 	// ListVisits lists the visits of a run. Visits that have ended come first, in ascending order of end_seq.
 	// Visits that have not ended follow, in ascending order of node_id and then of visit.
 	ListVisits(ctx context.Context, in *ListVisitsRequest, opts ...grpc.CallOption) (*ListVisitsResponse, error)
+	// GetVisit shows a visit, or an item of a mapped visit, with the arguments that its actor was called with, its
+	// attempts, and the runs that it started. The arguments are computed anew from the history of the run. One that
+	// is not there is refused with VISIT_NOT_FOUND.
+	GetVisit(ctx context.Context, in *GetVisitRequest, opts ...grpc.CallOption) (*GetVisitResponse, error)
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never
 	// repeated. To resume a stream that broke, send the last sequence that was seen. REST: GET
 	// /v1/runs/{run_id}/events as server-sent events.
@@ -143,11 +151,22 @@ type ExecutorServiceClient interface {
 	AmendRun(ctx context.Context, in *AmendRunRequest, opts ...grpc.CallOption) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*ExplainRunResponse, error)
+	// CompareRuns tells how a run differs from another one: graph, input, visits, result. A fork is compared with
+	// the run of which it is a fork, unless another one is named. Runs below the two are not looked at. A run that
+	// is no fork is refused with BASE_RUN_NEEDED, a run and itself with SAME_RUN.
+	CompareRuns(ctx context.Context, in *CompareRunsRequest, opts ...grpc.CallOption) (*CompareRunsResponse, error)
 	// DeleteRun removes a run that has ended, with its journal, payloads and interrupts, and its descendants
 	// that have ended. A run that has not ended is refused with RUN_NOT_ENDED.
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkCancelRunsResponse, error)
+	// BulkPauseRuns pauses the RUNNING and WAITING runs that a filter finds. It does not wait until their owners have
+	// applied the requests.
+	BulkPauseRuns(ctx context.Context, in *BulkPauseRunsRequest, opts ...grpc.CallOption) (*BulkPauseRunsResponse, error)
+	// BulkResumeRuns resumes the PAUSED runs that a filter finds, QUARANTINED ones only if the filter names that
+	// state. A run that ResumeRun would refuse is a failure. It does not wait until the owners of the runs have
+	// applied the requests.
+	BulkResumeRuns(ctx context.Context, in *BulkResumeRunsRequest, opts ...grpc.CallOption) (*BulkResumeRunsResponse, error)
 	// BulkRetryRuns retries the failed runs that a filter finds. Each is retried once within 72 hours, however
 	// often this is called, so that another request continues with the others. A new run that fails is another
 	// failed run, which a later request retries unless created_before leaves it out.
@@ -240,6 +259,16 @@ func (c *executorServiceClient) ListVisits(ctx context.Context, in *ListVisitsRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListVisitsResponse)
 	err := c.cc.Invoke(ctx, ExecutorService_ListVisits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) GetVisit(ctx context.Context, in *GetVisitRequest, opts ...grpc.CallOption) (*GetVisitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetVisitResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_GetVisit_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -385,6 +414,16 @@ func (c *executorServiceClient) ExplainRun(ctx context.Context, in *ExplainRunRe
 	return out, nil
 }
 
+func (c *executorServiceClient) CompareRuns(ctx context.Context, in *CompareRunsRequest, opts ...grpc.CallOption) (*CompareRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompareRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_CompareRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *executorServiceClient) DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(emptypb.Empty)
@@ -399,6 +438,26 @@ func (c *executorServiceClient) BulkCancelRuns(ctx context.Context, in *BulkCanc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BulkCancelRunsResponse)
 	err := c.cc.Invoke(ctx, ExecutorService_BulkCancelRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) BulkPauseRuns(ctx context.Context, in *BulkPauseRunsRequest, opts ...grpc.CallOption) (*BulkPauseRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkPauseRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_BulkPauseRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) BulkResumeRuns(ctx context.Context, in *BulkResumeRunsRequest, opts ...grpc.CallOption) (*BulkResumeRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkResumeRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_BulkResumeRuns_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -498,6 +557,10 @@ type ExecutorServiceServer interface {
 	// ListVisits lists the visits of a run. Visits that have ended come first, in ascending order of end_seq.
 	// Visits that have not ended follow, in ascending order of node_id and then of visit.
 	ListVisits(context.Context, *ListVisitsRequest) (*ListVisitsResponse, error)
+	// GetVisit shows a visit, or an item of a mapped visit, with the arguments that its actor was called with, its
+	// attempts, and the runs that it started. The arguments are computed anew from the history of the run. One that
+	// is not there is refused with VISIT_NOT_FOUND.
+	GetVisit(context.Context, *GetVisitRequest) (*GetVisitResponse, error)
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never
 	// repeated. To resume a stream that broke, send the last sequence that was seen. REST: GET
 	// /v1/runs/{run_id}/events as server-sent events.
@@ -565,11 +628,22 @@ type ExecutorServiceServer interface {
 	AmendRun(context.Context, *AmendRunRequest) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error)
+	// CompareRuns tells how a run differs from another one: graph, input, visits, result. A fork is compared with
+	// the run of which it is a fork, unless another one is named. Runs below the two are not looked at. A run that
+	// is no fork is refused with BASE_RUN_NEEDED, a run and itself with SAME_RUN.
+	CompareRuns(context.Context, *CompareRunsRequest) (*CompareRunsResponse, error)
 	// DeleteRun removes a run that has ended, with its journal, payloads and interrupts, and its descendants
 	// that have ended. A run that has not ended is refused with RUN_NOT_ENDED.
 	DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error)
+	// BulkPauseRuns pauses the RUNNING and WAITING runs that a filter finds. It does not wait until their owners have
+	// applied the requests.
+	BulkPauseRuns(context.Context, *BulkPauseRunsRequest) (*BulkPauseRunsResponse, error)
+	// BulkResumeRuns resumes the PAUSED runs that a filter finds, QUARANTINED ones only if the filter names that
+	// state. A run that ResumeRun would refuse is a failure. It does not wait until the owners of the runs have
+	// applied the requests.
+	BulkResumeRuns(context.Context, *BulkResumeRunsRequest) (*BulkResumeRunsResponse, error)
 	// BulkRetryRuns retries the failed runs that a filter finds. Each is retried once within 72 hours, however
 	// often this is called, so that another request continues with the others. A new run that fails is another
 	// failed run, which a later request retries unless created_before leaves it out.
@@ -619,6 +693,9 @@ func (UnimplementedExecutorServiceServer) ListRuns(context.Context, *ListRunsReq
 func (UnimplementedExecutorServiceServer) ListVisits(context.Context, *ListVisitsRequest) (*ListVisitsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListVisits not implemented")
 }
+func (UnimplementedExecutorServiceServer) GetVisit(context.Context, *GetVisitRequest) (*GetVisitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetVisit not implemented")
+}
 func (UnimplementedExecutorServiceServer) WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[RunEvent]) error {
 	return status.Error(codes.Unimplemented, "method WatchRun not implemented")
 }
@@ -658,11 +735,20 @@ func (UnimplementedExecutorServiceServer) AmendRun(context.Context, *AmendRunReq
 func (UnimplementedExecutorServiceServer) ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainRun not implemented")
 }
+func (UnimplementedExecutorServiceServer) CompareRuns(context.Context, *CompareRunsRequest) (*CompareRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CompareRuns not implemented")
+}
 func (UnimplementedExecutorServiceServer) DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteRun not implemented")
 }
 func (UnimplementedExecutorServiceServer) BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BulkCancelRuns not implemented")
+}
+func (UnimplementedExecutorServiceServer) BulkPauseRuns(context.Context, *BulkPauseRunsRequest) (*BulkPauseRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkPauseRuns not implemented")
+}
+func (UnimplementedExecutorServiceServer) BulkResumeRuns(context.Context, *BulkResumeRunsRequest) (*BulkResumeRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkResumeRuns not implemented")
 }
 func (UnimplementedExecutorServiceServer) BulkRetryRuns(context.Context, *BulkRetryRunsRequest) (*BulkRetryRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BulkRetryRuns not implemented")
@@ -828,6 +914,24 @@ func _ExecutorService_ListVisits_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ExecutorServiceServer).ListVisits(ctx, req.(*ListVisitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_GetVisit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetVisitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).GetVisit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_GetVisit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).GetVisit(ctx, req.(*GetVisitRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1059,6 +1163,24 @@ func _ExecutorService_ExplainRun_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecutorService_CompareRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompareRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).CompareRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_CompareRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).CompareRuns(ctx, req.(*CompareRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ExecutorService_DeleteRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteRunRequest)
 	if err := dec(in); err != nil {
@@ -1091,6 +1213,42 @@ func _ExecutorService_BulkCancelRuns_Handler(srv interface{}, ctx context.Contex
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ExecutorServiceServer).BulkCancelRuns(ctx, req.(*BulkCancelRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_BulkPauseRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkPauseRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).BulkPauseRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_BulkPauseRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).BulkPauseRuns(ctx, req.(*BulkPauseRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_BulkResumeRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkResumeRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).BulkResumeRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_BulkResumeRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).BulkResumeRuns(ctx, req.(*BulkResumeRunsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1257,6 +1415,10 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ExecutorService_ListVisits_Handler,
 		},
 		{
+			MethodName: "GetVisit",
+			Handler:    _ExecutorService_GetVisit_Handler,
+		},
+		{
 			MethodName: "CancelRun",
 			Handler:    _ExecutorService_CancelRun_Handler,
 		},
@@ -1305,12 +1467,24 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ExecutorService_ExplainRun_Handler,
 		},
 		{
+			MethodName: "CompareRuns",
+			Handler:    _ExecutorService_CompareRuns_Handler,
+		},
+		{
 			MethodName: "DeleteRun",
 			Handler:    _ExecutorService_DeleteRun_Handler,
 		},
 		{
 			MethodName: "BulkCancelRuns",
 			Handler:    _ExecutorService_BulkCancelRuns_Handler,
+		},
+		{
+			MethodName: "BulkPauseRuns",
+			Handler:    _ExecutorService_BulkPauseRuns_Handler,
+		},
+		{
+			MethodName: "BulkResumeRuns",
+			Handler:    _ExecutorService_BulkResumeRuns_Handler,
 		},
 		{
 			MethodName: "BulkRetryRuns",

@@ -472,7 +472,9 @@ type Run struct {
 	ParentVisit *VisitRef `protobuf:"bytes,43,opt,name=parent_visit,json=parentVisit,proto3" json:"parent_visit,omitempty"`
 	// The version of the catalog that its graph was taken from, as SLUG@VERSION. Forks and retries have none:
 	// their graph may differ.
-	Workflow      string `protobuf:"bytes,44,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Workflow string `protobuf:"bytes,44,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// The epic of its task, or else the one that paid for its calls when it was recorded. Empty if there is none.
+	EpicId        string `protobuf:"bytes,45,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -811,6 +813,13 @@ func (x *Run) GetParentVisit() *VisitRef {
 func (x *Run) GetWorkflow() string {
 	if x != nil {
 		return x.Workflow
+	}
+	return ""
+}
+
+func (x *Run) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
 	}
 	return ""
 }
@@ -1757,7 +1766,7 @@ var File_epigraph_executor_v1_run_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x11\n" +
+	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x11\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x124\n" +
@@ -1809,7 +1818,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\tprincipal\x18) \x01(\tR\tprincipal\x12)\n" +
 	"\x10pending_commands\x18* \x03(\tR\x0fpendingCommands\x12A\n" +
 	"\fparent_visit\x18+ \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\vparentVisit\x12\x1a\n" +
-	"\bworkflow\x18, \x01(\tR\bworkflow\x1aT\n" +
+	"\bworkflow\x18, \x01(\tR\bworkflow\x12\x17\n" +
+	"\aepic_id\x18- \x01(\tR\x06epicId\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
