@@ -15,8 +15,8 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// TestMCPToolsOfAgents compares the tools of delegation with the actors that agents have under the same names:
-// a model must not learn two ways. Clients have request_id besides.
+// TestMCPToolsOfAgents compares the tools of delegation with the actors that agents have under the
+// same names: a model must not learn two ways. Clients have request_id besides.
 func TestMCPToolsOfAgents(t *testing.T) {
 	d := serve(t, fakellm.Script{})
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)

@@ -1,5 +1,5 @@
-// Package mcptest finds the MCP servers and clients of other people that tests call. scripts/ensure-mcp-servers
-// installs them. It must not know what is tested.
+// Package mcptest finds the MCP servers and clients of other people that tests call.
+// scripts/ensure-mcp-servers installs them. It must not know what is tested.
 package mcptest
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Server is the command of the npm package @modelcontextprotocol/server-NAME. Where it is not installed the
-// test is skipped, or fails with TESTS_NO_SKIPS=1.
+// Server is the command of the npm package @modelcontextprotocol/server-NAME. Where it is not
+// installed the test is skipped, or fails with TESTS_NO_SKIPS=1.
 func Server(t testing.TB, name string) (command string, args []string) {
 	t.Helper()
 	node, modules := installed(t, "server-"+name)
 	return node, []string{filepath.Join(modules, "@modelcontextprotocol", "server-"+name, "dist/index.js")}
 }
 
-// Client is the command of Node.js and the folder of npm packages, in which the clients of the TypeScript SDK
-// and the inspector's command line are. Where they are not installed the test is skipped, or fails with
-// TESTS_NO_SKIPS=1.
+// Client is the command of Node.js and the folder of npm packages, in which the clients of the
+// TypeScript SDK and the inspector's command line are. Where they are not installed the test is
+// skipped, or fails with TESTS_NO_SKIPS=1.
 func Client(t testing.TB) (node, modules string) {
 	t.Helper()
 	for _, name := range []string{"sdk", "client"} {
@@ -48,7 +48,8 @@ func installed(t testing.TB, name string) (node, modules string) {
 	return node, modules
 }
 
-// HTTP starts the server "everything" at an address of its own and returns its URL. It may not serve yet.
+// HTTP starts the server "everything" at an address of its own and returns its URL. It may not
+// serve yet.
 func HTTP(t testing.TB) string {
 	t.Helper()
 	node, args := Server(t, "everything")

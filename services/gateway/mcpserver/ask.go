@@ -21,8 +21,8 @@ const (
 	maxState = 512
 )
 
-// state is what a client hands back with an answer. The client may have changed it: the services check all
-// that comes of it.
+// state is what a client hands back with an answer. The client may have changed it: the services
+// check all that comes of it.
 type state struct {
 	Run       string `json:"run"`
 	Interrupt string `json:"interrupt"`
@@ -47,15 +47,16 @@ func (c *call) resumed(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.GetState() != executorv1.InterruptState_INTERRUPT_STATE_OPEN { // a repetition, or somebody else was faster
+	// It is a repetition, or somebody else was faster.
+	if q.GetState() != executorv1.InterruptState_INTERRUPT_STATE_OPEN {
 		return &st, nil
 	}
 	_, err = c.give(ctx, q, st.Hash, res)
 	return &st, err
 }
 
-// ask asks the client what a run asks. A client of the newest version is answered with the question, and
-// comes back. answered is false if the client cannot be asked, or does not answer.
+// ask asks the client what a run asks. A client of the newest version is answered with the
+// question, and comes back. answered is false if the client cannot be asked, or does not answer.
 func (c *call) ask(ctx context.Context, run string) (res *mcp.CallToolResult, answered bool, err error) {
 	init := c.req.Session.InitializeParams()
 	if init == nil || init.Capabilities == nil || init.Capabilities.Elicitation == nil || init.Capabilities.Elicitation.Form == nil && init.Capabilities.Elicitation.URL != nil {
@@ -148,9 +149,9 @@ func plainText(raw []byte) string {
 	return string(raw)
 }
 
-// fieldsOf is the schema of a form for answers of a schema. A form has fields of simple types only: single says
-// that the answer is the value of its one field, and ok that there is such a form. The run checks the answer
-// against the whole schema.
+// fieldsOf is the schema of a form for answers of a schema. A form has fields of simple types only:
+// single says that the answer is the value of its one field, and ok that there is such a form. The
+// run checks the answer against the whole schema.
 func fieldsOf(raw []byte) (schema map[string]any, single, ok bool) {
 	if len(raw) > maxForm {
 		return nil, false, false

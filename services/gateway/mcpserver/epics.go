@@ -59,7 +59,8 @@ func numberOf[E ~int32](name, word string, words []string) (E, error) {
 	return E(slices.Index(words, word) + 1), nil
 }
 
-// listOf is a list of texts, or a text with commas between its parts; empty parts and repetitions do not count.
+// listOf is a list of texts, or a text with commas between its parts; empty parts and repetitions
+// do not count.
 func listOf(name string, raw json.RawMessage, most int) (out []string, err error) {
 	var parts []string
 	var text string
@@ -217,8 +218,9 @@ func (s *Server) epicWithTasks(ctx context.Context, id string) (map[string]any, 
 	return out, nil
 }
 
-// change changes fields first, since a raised budget may be what a move needs, and then moves. The two have
-// request ids of their own. If only the move is refused, the error says that the fields are changed.
+// change changes fields first, since a raised budget may be what a move needs, and then moves. The
+// two have request ids of their own. If only the move is refused, the error says that the fields
+// are changed.
 func change[T any](fields []string, moves bool, request string, set, move func(request string) (T, error)) (out T, err error) {
 	if len(fields) > 0 {
 		id := request

@@ -21,16 +21,17 @@ import (
 const (
 	// workflowTool is how the names of tools begin that are workflows.
 	workflowTool = "workflow_"
-	// maxToolName bounds such a name. Makers of models allow 64 letters, digits, dashes and low lines.
+	// maxToolName bounds such a name. Makers of models allow 64 letters, digits, dashes and low
+	// lines.
 	maxToolName = 64
-	// maxSchema bounds the schema of the inputs of a workflow, and maxSources what is read of definitions for one
-	// list, in bytes.
+	// maxSchema bounds the schema of the inputs of a workflow, and maxSources what is read of
+	// definitions for one list, in bytes.
 	maxSchema, maxSources = 16 << 10, 4 << 20
 	anyObject             = `{"type":"object"}`
 )
 
-// toolName is the name of the tool of a workflow. It is that of no other tool: a slug that does not fit as it
-// is has its hash in it.
+// toolName is the name of the tool of a workflow. It is that of no other tool: a slug that does not
+// fit as it is has its hash in it.
 func (s *Server) toolName(slug string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
@@ -75,8 +76,8 @@ func (s *Server) workflowTools(ctx context.Context) (out []*mcp.Tool) {
 	return out
 }
 
-// version is the number of the version that clients run. Of several that an alias stands for it is the one with
-// the greatest weight.
+// version is the number of the version that clients run. Of several that an alias stands for it is
+// the one with the greatest weight.
 func version(w *registryv1.Workflow) int64 {
 	if n, err := strconv.ParseInt(w.GetExposed(), 10, 64); err == nil {
 		return n
@@ -96,8 +97,8 @@ func version(w *registryv1.Workflow) int64 {
 	return w.GetLatestVersion()
 }
 
-// inputs is the JSON Schema of the inputs of a workflow. Versions do not change, so that it is kept. room is
-// how many bytes of definitions may still be read.
+// inputs is the JSON Schema of the inputs of a workflow. Versions do not change, so that it is
+// kept. room is how many bytes of definitions may still be read.
 func (s *Server) inputs(ctx context.Context, w *registryv1.Workflow, room *int64) []byte {
 	key := fmt.Sprint(s.Namespace(ctx), "/", w.GetId(), "@", version(w))
 	s.mu.Lock()

@@ -18,16 +18,16 @@ const (
 	maxSession    = 128
 )
 
-// errGone ends the wait of a call whose client is gone. It is not a cancel: clients of earlier versions of the
-// protocol may lose their connection and come back.
+// errGone ends the wait of a call whose client is gone. It is not a cancel: clients of earlier
+// versions of the protocol may lose their connection and come back.
 var errGone = errors.New("the client is gone")
 
-// callKey names a call of a client of an earlier version of the protocol, which cancels it by a request of its
-// own. Its session is a name alone: nothing is kept of it.
+// callKey names a call of a client of an earlier version of the protocol, which cancels it by a
+// request of its own. Its session is a name alone: nothing is kept of it.
 type callKey struct{ namespace, session, id string }
 
-// doorKey is the key of the context of a request over HTTP. Handlers of earlier versions of the protocol have a
-// context that does not end with the request.
+// doorKey is the key of the context of a request over HTTP. Handlers of earlier versions of the
+// protocol have a context that does not end with the request.
 type doorKey struct{}
 
 type door struct {

@@ -1,8 +1,8 @@
-// Package mcpserver offers the suite to clients of the Model Context Protocol: tools that read, run and watch
-// plans, answer questions, steer epics and tasks and keep memories, a tool for each exposed workflow, and runs,
-// epics and workflows as resources. It owns the tools, their arguments and their answers. It must not know how
-// the services are reached, nor who calls: both come with the context. The gateway serves it over HTTP, and the
-// command line over its input and output.
+// Package mcpserver offers the suite to clients of the Model Context Protocol: tools that read, run
+// and watch plans, answer questions, steer epics and tasks and keep memories, a tool for each
+// exposed workflow, and runs, epics and workflows as resources. It owns the tools, their arguments
+// and their answers. It must not know how the services are reached, nor who calls: both come with
+// the context. The gateway serves it over HTTP, and the command line over its input and output.
 package mcpserver
 
 import (
@@ -35,9 +35,11 @@ type Options struct {
 	Log       *slog.Logger
 	// RequestTimeout bounds one call to a service; 0 means a minute.
 	RequestTimeout time.Duration
-	// Stopping returns a channel that is closed when the server drains; nil means that it never does.
+	// Stopping returns a channel that is closed when the server drains; nil means that it never
+	// does.
 	Stopping func(context.Context) <-chan struct{}
-	// Namespace names the tenant of a call, for what is kept from call to call; nil means that there is one.
+	// Namespace names the tenant of a call, for what is kept from call to call; nil means that
+	// there is one.
 	Namespace func(context.Context) string
 }
 
@@ -111,7 +113,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// extend answers for the workflows and the resources of the namespace, which the library does not know.
+// extend answers for the workflows and the resources of the namespace, which the library does not
+// know.
 func (s *Server) extend(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		ctx, stop := tied(ctx)

@@ -56,8 +56,8 @@ type subjects struct {
 	Workflow string `json:"workflow_slug"`
 }
 
-// scopes are the scopes that are meant: one if it is named, else those with a subject, the narrowest first, and
-// that of the namespace.
+// scopes are the scopes that are meant: one if it is named, else those with a subject, the
+// narrowest first, and that of the namespace.
 func (a *subjects) scopes() (out []*registryv1.MemoryScope, err error) {
 	level, err := numberOf[registryv1.MemoryLevel]("scope", a.Scope, scopes())
 	if err != nil {

@@ -427,7 +427,8 @@ func (a *start) into(req *executorv1.StartRunRequest) error {
 	return nil
 }
 
-// meta are what a client says beside the arguments of a workflow, which are the inputs of the workflow.
+// meta are what a client says beside the arguments of a workflow, which are the inputs of the
+// workflow.
 const metaPrefix = "epigraph/"
 
 // fromMeta reads a start from the metadata of a call.

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// maxDepends is how many tasks one may wait for, and maxPages how many pages are read for one answer.
+	// maxDepends is how many tasks one may wait for, and maxPages how many pages are read for one
+	// answer.
 	maxDepends, maxPages = 100, 5
 )
 
@@ -156,7 +157,8 @@ func shownTask(t *registryv1.Task) map[string]any {
 	return out
 }
 
-// tasks reads tasks until there are enough, or no more: a page with a filter may have fewer than asked for.
+// tasks reads tasks until there are enough, or no more: a page with a filter may have fewer than
+// asked for.
 func (s *Server) tasks(ctx context.Context, req *registryv1.ListTasksRequest) (all []*registryv1.Task, next string, err error) {
 	most := int(req.GetPageSize())
 	for range maxPages {

@@ -21,7 +21,8 @@ import (
 const (
 	// maxAnswer bounds an answer, in bytes; what is larger is left out by the tool that answers.
 	maxAnswer = 256 << 10
-	// maxPart bounds one value within an answer, and maxTold a text that only tells what something is about.
+	// maxPart bounds one value within an answer, and maxTold a text that only tells what something
+	// is about.
 	maxPart, maxTold = 64 << 10, 300
 	// maxList is how many entries a list has at most.
 	maxList = 100

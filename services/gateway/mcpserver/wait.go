@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// defaultWait is how long an answer waits for a run, and maxWait how long at most. Clients give up after a
-	// minute unless they hear of progress.
+	// defaultWait is how long an answer waits for a run, and maxWait how long at most. Clients give
+	// up after a minute unless they hear of progress.
 	defaultWait, maxWait = 30 * time.Second, 10 * time.Minute
 	// watchPause is the pause before a stream of events that broke is opened again.
 	watchPause = 500 * time.Millisecond
@@ -46,8 +46,8 @@ func (s *Server) stopping(ctx context.Context) bool {
 	}
 }
 
-// canceled reports whether the client has canceled the call. A client of an earlier version that is gone has
-// not, and neither has one whose server stops.
+// canceled reports whether the client has canceled the call. A client of an earlier version that is
+// gone has not, and neither has one whose server stops.
 func (s *Server) canceled(ctx context.Context) bool {
 	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), errGone) && !s.stopping(ctx)
 }
@@ -74,8 +74,8 @@ func (c *call) await(ctx context.Context, id string, most time.Duration) (any, e
 	}
 }
 
-// stands reports whether a run goes on only after somebody did something. A pause that ends by itself within
-// moments is none.
+// stands reports whether a run goes on only after somebody did something. A pause that ends by
+// itself within moments is none.
 func stands(r *executorv1.Run) bool {
 	switch r.GetState() {
 	case executorv1.RunState_RUN_STATE_PAUSED:
@@ -188,7 +188,8 @@ func (c *call) progress(ctx context.Context, ev *executorv1.RunEvent) {
 	c.steps++
 	if now := time.Now(); now.Sub(c.told) >= progressPause {
 		c.told = now
-		_ = c.req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: c.steps, Message: text}) // the client may be gone
+		// The client may be gone.
+		_ = c.req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: c.steps, Message: text})
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 
 type mcpCmd struct{}
 
-// Run serves one client until it closes standard input. Standard output has the messages of the protocol alone.
+// Run serves one client until it closes standard input. Standard output has the messages of the
+// protocol alone.
 func (c *mcpCmd) Run(e *env) error {
 	s, err := e.connect()
 	if err != nil {

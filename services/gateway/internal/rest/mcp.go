@@ -17,7 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/mcpserver"
 )
 
-// mcpRoute serves clients of the Model Context Protocol. Each tool needs the rights of the calls that it makes.
+// mcpRoute serves clients of the Model Context Protocol. Each tool needs the rights of the calls
+// that it makes.
 func (s *Server) mcpRoute() (*route, error) {
 	executor, registry := authorized{s.Cells.Conn(cells.Executor)}, authorized{s.Cells.Conn(cells.Registry)}
 	server, err := mcpserver.New(mcpserver.Options{
@@ -48,8 +49,8 @@ func (s *Server) mcpRoute() (*route, error) {
 	return rt, nil
 }
 
-// authorized is a connection on which the rights of whoever calls are checked before each call, as those to a
-// route of REST are. The services check them, too.
+// authorized is a connection on which the rights of whoever calls are checked before each call, as
+// those to a route of REST are. The services check them, too.
 type authorized struct{ grpc.ClientConnInterface }
 
 // Invoke implements grpc.ClientConnInterface.
