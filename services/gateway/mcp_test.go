@@ -164,7 +164,7 @@ func TestMCPCancel(t *testing.T) {
 		}()
 		<-watching
 		cancel := func(session string) {
-			res, err := post(t.Context(), t, r, session, map[string]any{"method": "notifications/cancelled", "params": map[string]any{"requestId": 7}})
+			res, err := post(t.Context(), t, r, session, map[string]any{"method": "notifications/cancelled", "params": map[string]any{"requestId": 7}}) //nolint:misspell // as the protocol says it
 			require.NoError(t, err)
 			require.NoError(t, res.Body.Close())
 			require.Equal(t, http.StatusAccepted, res.StatusCode)
@@ -181,7 +181,7 @@ func TestMCPCancel(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		go func() {
-			_, err := post(ctx, t, r, "s1", call()) //nolint:bodyclose // there is no answer
+			_, err := post(ctx, t, r, "s1", call())
 			left <- err
 		}()
 		<-watching

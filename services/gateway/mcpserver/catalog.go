@@ -63,7 +63,9 @@ func createWorkflow(ctx context.Context, c *call) (any, error) {
 	if at, shares := workflow.Shares([]byte(source)); shares { // a model would widen what it may write
 		return nil, badArguments("line %d: memory_share, or memory_write with the scope workflow or namespace, writes for others than the user, and a workflow made by this tool may not: use memory_write without scope or with scope epic", at.Line)
 	}
-	mode, w, err := "created", (*registryv1.Workflow)(nil), error(nil)
+	mode := "created"
+	var w *registryv1.Workflow
+	var err error
 	if workflow.IsFork([]byte(source)) {
 		mode = "forked"
 		w, err = asked(ctx, c.Server, c.Workflows.ForkWorkflow, &registryv1.ForkWorkflowRequest{Source: source, Slug: a.Slug, RequestId: a.Request})

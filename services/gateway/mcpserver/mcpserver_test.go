@@ -84,7 +84,7 @@ func (f *fake) GetRun(_ context.Context, r *executorv1.GetRunRequest, _ ...grpc.
 // stream is a stream without an event until its context ends.
 type stream struct {
 	grpc.ServerStreamingClient[executorv1.RunEvent]
-	ctx   context.Context //nolint:containedctx // as streams of gRPC
+	ctx   context.Context
 	first chan *executorv1.RunEvent
 }
 
@@ -353,7 +353,7 @@ func TestResultInParts(t *testing.T) {
 		}
 		from = int(next)
 	}
-	require.True(t, whole == got.String(), "%d bytes of %d", got.Len(), len(whole))
+	require.Equal(t, whole, got.String())
 }
 
 func TestExposedWorkflows(t *testing.T) {

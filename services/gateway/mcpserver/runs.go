@@ -456,7 +456,7 @@ func (c *call) begun(ctx context.Context, req *executorv1.StartRunRequest, a *st
 	if err != nil {
 		return nil, err
 	}
-	id := ""
+	var id string
 	if st != nil {
 		id = st.Run
 	} else {
