@@ -1,5 +1,5 @@
-// Package mcptest finds the MCP servers of other people that tests call. scripts/ensure-mcp-servers installs
-// them. It must not know what is tested.
+// Package mcptest finds the MCP servers and clients of other people that tests call.
+// scripts/ensure-mcp-servers installs them. It must not know what is tested.
 package mcptest
 
 import (
@@ -14,24 +14,42 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Server is the command of the npm package @modelcontextprotocol/server-NAME. Where it is not installed the
-// test is skipped, or fails with TESTS_NO_SKIPS=1.
+// Server is the command of the npm package @modelcontextprotocol/server-NAME. Where it is not
+// installed the test is skipped, or fails with TESTS_NO_SKIPS=1.
 func Server(t testing.TB, name string) (command string, args []string) {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	main := filepath.Join(filepath.Dir(here), "../../../bin/mcp/node_modules/@modelcontextprotocol", "server-"+name, "dist/index.js")
-	node, err := exec.LookPath("node")
-	if err == nil {
-		_, err = os.Stat(main)
-	}
-	if err != nil && os.Getenv("TESTS_NO_SKIPS") == "" {
-		t.Skipf("the MCP server %q is not installed: run scripts/ensure-mcp-servers, which needs npm and its registry", name)
-	}
-	require.NoError(t, err, "run scripts/ensure-mcp-servers")
-	return node, []string{main}
+	node, modules := installed(t, "server-"+name)
+	return node, []string{filepath.Join(modules, "@modelcontextprotocol", "server-"+name, "dist/index.js")}
 }
 
-// HTTP starts the server "everything" at an address of its own and returns its URL. It may not serve yet.
+// Client is the command of Node.js and the folder of npm packages, in which the clients of the
+// TypeScript SDK and the inspector's command line are. Where they are not installed the test is
+// skipped, or fails with TESTS_NO_SKIPS=1.
+func Client(t testing.TB) (node, modules string) {
+	t.Helper()
+	for _, name := range []string{"sdk", "client"} {
+		installed(t, name)
+	}
+	return installed(t, "inspector")
+}
+
+func installed(t testing.TB, name string) (node, modules string) {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	modules = filepath.Join(filepath.Dir(here), "../../../bin/mcp/node_modules")
+	node, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(filepath.Join(modules, "@modelcontextprotocol", name, "package.json"))
+	}
+	if err != nil && os.Getenv("TESTS_NO_SKIPS") == "" {
+		t.Skipf("the npm package @modelcontextprotocol/%s is not installed: run scripts/ensure-mcp-servers, which needs npm and its registry", name)
+	}
+	require.NoError(t, err, "run scripts/ensure-mcp-servers")
+	return node, modules
+}
+
+// HTTP starts the server "everything" at an address of its own and returns its URL. It may not
+// serve yet.
 func HTTP(t testing.TB) string {
 	t.Helper()
 	node, args := Server(t, "everything")

@@ -136,7 +136,7 @@ type commands struct {
 		Discover  workflowsDiscoverCmd  `cmd:"" help:"Find workflows by what they can do."`
 		Forecast  workflowsForecastCmd  `cmd:"" help:"Tell what a run may cost and how long it may take, before it starts."`
 		Deprecate workflowsDeprecateCmd `cmd:"" help:"Take a workflow out of discovery; it still runs."`
-		Expose    workflowsExposeCmd    `cmd:"" help:"Offer a workflow to clients of chat completions."`
+		Expose    workflowsExposeCmd    `cmd:"" help:"Offer a workflow to clients of chat completions and of MCP."`
 		Delete    workflowsDeleteCmd    `cmd:"" aliases:"rm" help:"Delete a workflow; runs that have begun go on."`
 		ImportDir workflowsImportDirCmd `cmd:"" name:"import-dir" help:"Keep the workflows of a folder in the catalog."`
 
@@ -178,6 +178,7 @@ type commands struct {
 		Rm     threadsRmCmd     `cmd:"" aliases:"delete" help:"Delete a thread."`
 	} `cmd:"" help:"Show, fork, copy out and delete the threads of agents." group:"work"`
 	Chat   chatCmd `cmd:"" help:"Talk with an agent." group:"work"`
+	MCP    mcpCmd  `cmd:"" name:"mcp" help:"Serve a client of the Model Context Protocol on standard input and output." group:"work"`
 	Limits struct {
 		List   limitsListCmd   `cmd:"" aliases:"ls" help:"List limits with their present use."`
 		Put    limitsPutCmd    `cmd:"" help:"Set a limit."`

@@ -30,6 +30,7 @@ type route struct {
 	rest bool
 
 	open    bool // needs no credentials
+	behind  bool // needs credentials and no right: the calls that are made for it need theirs
 	stream  bool // has no deadline
 	socket  bool // is a WebSocket
 	handler http.Handler

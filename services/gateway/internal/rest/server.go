@@ -245,6 +245,11 @@ func (s *Server) buildRoutes() error {
 		s.routes = append(s.routes, rt)
 	}
 	s.routes = append(append(s.routes, events, feed, s.hookRoute(), s.liveRoute(), s.infoRoute()), s.completionRoutes()...)
+	agents, err := s.mcpRoute()
+	if err != nil {
+		return err
+	}
+	s.routes = append(s.routes, agents)
 	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
 	return nil
 }
@@ -511,12 +516,12 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request, x *exchange) bool 
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "X-Request-Id, X-Trace-Id, Retry-After, ETag, Epigraph-Thread, Epigraph-Run, Epigraph-Unused")
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, X-Trace-Id, Retry-After, ETag, Epigraph-Thread, Epigraph-Run, Epigraph-Unused, Mcp-Session-Id")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" || len(x.allowed) == 0 {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", strings.Join(x.allowed, ", "))
-	h.Set("Access-Control-Allow-Headers", "Authorization, X-Api-Key, X-Epigraph-Namespace, X-Request-Id, Content-Type, Last-Event-ID, Traceparent, Tracestate, Epigraph-Thread, Idempotency-Key")
+	h.Set("Access-Control-Allow-Headers", "Authorization, X-Api-Key, X-Epigraph-Namespace, X-Request-Id, Content-Type, Last-Event-ID, Traceparent, Tracestate, Epigraph-Thread, Idempotency-Key, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

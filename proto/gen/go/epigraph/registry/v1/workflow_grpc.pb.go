@@ -74,7 +74,7 @@ type WorkflowServiceClient interface {
 	// DeprecateWorkflow takes a workflow out of discovery. It still runs.
 	DeprecateWorkflow(ctx context.Context, in *DeprecateWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
 	// ExposeWorkflow offers a workflow to clients of other protocols: it is listed among the models of chat
-	// completions. A namespace may expose 100 workflows. Agents cannot do this.
+	// completions and the tools of MCP. A namespace may expose 100 workflows. Agents cannot do this.
 	ExposeWorkflow(ctx context.Context, in *ExposeWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
 	// DeleteWorkflow deletes a workflow. Runs that have begun go on; none begins any more. Its slug is free
 	// again after 30 days, when its versions are removed.
@@ -303,7 +303,7 @@ type WorkflowServiceServer interface {
 	// DeprecateWorkflow takes a workflow out of discovery. It still runs.
 	DeprecateWorkflow(context.Context, *DeprecateWorkflowRequest) (*Workflow, error)
 	// ExposeWorkflow offers a workflow to clients of other protocols: it is listed among the models of chat
-	// completions. A namespace may expose 100 workflows. Agents cannot do this.
+	// completions and the tools of MCP. A namespace may expose 100 workflows. Agents cannot do this.
 	ExposeWorkflow(context.Context, *ExposeWorkflowRequest) (*Workflow, error)
 	// DeleteWorkflow deletes a workflow. Runs that have begun go on; none begins any more. Its slug is free
 	// again after 30 days, when its versions are removed.

@@ -1,0 +1,176 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+// maxAsked is how many runs one call may ask for.
+const maxAsked = 50
+
+const askedProperties = `
+    "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow to run: its slug, SLUG@VERSION or SLUG@ALIAS."},
+    "input_data": {"type": "object", "description": "Its inputs by name."},
+    "input_text": {"type": "string", "description": "Its input, if it is one text: its only input, or the one that is called input_text."},
+    "task_id": {"type": "string", "maxLength": 64, "description": "The task, tk_…, that the run works on: it starts the task, and its end ends it."}`
+
+func spawnTools() []*tool {
+	return []*tool{{name: "spawn_and_await", description: "Runs a workflow of the catalog, or several at once as tasks, and waits. One run answers its result, or how it stands; several answer a list in the order asked.",
+		schema: object(``, `"tasks": {"type": "array", "minItems": 1, "maxItems": 50, "description": "Several runs at once, in the order of the results.",
+      "items": {"type": "object", "additionalProperties": false, "required": ["workflow_slug"], "properties": {`+askedProperties+`}}},`+askedProperties+`,
+    `+waitProperty+`, `+cancelProperty+`, `+requestProperty), does: spawn}}
+}
+
+// wanted is one run that is asked for.
+type wanted struct {
+	Slug   string                     `json:"workflow_slug"`
+	Data   map[string]json.RawMessage `json:"input_data"`
+	Text   *string                    `json:"input_text"`
+	TaskID string                     `json:"task_id"`
+}
+
+func spawn(ctx context.Context, c *call) (any, error) {
+	var a struct {
+		wanted
+
+		Tasks    []wanted `json:"tasks"`
+		Wait     *float64 `json:"wait_seconds"`
+		OnCancel string   `json:"on_cancel"`
+		Request  string   `json:"request_id"`
+	}
+	if err := c.read(&a); err != nil {
+		return nil, err
+	}
+	how := start{Wait: a.Wait, OnCancel: a.OnCancel, Request: a.Request}
+	if a.Tasks == nil {
+		req, err := c.requestOf(ctx, &a.wanted, how)
+		if err != nil {
+			return nil, err
+		}
+		return c.begun(ctx, req, &how)
+	}
+	switch {
+	case a.Slug != "" || a.Data != nil || a.Text != nil || a.TaskID != "":
+		return nil, badArguments("give either tasks, or workflow_slug with its inputs and task_id")
+	case len(a.Tasks) == 0:
+		return nil, badArguments("tasks list cannot be empty")
+	case len(a.Tasks) > maxAsked:
+		return nil, badArguments("%d tasks at once, the limit is %d: ask for them in parts", len(a.Tasks), maxAsked)
+	}
+	reqs := make([]*executorv1.StartRunRequest, len(a.Tasks))
+	for i := range a.Tasks {
+		one := how
+		if one.Request != "" {
+			one.Request = fmt.Sprintf("%s/%d", how.Request, i)
+		}
+		req, err := c.requestOf(ctx, &a.Tasks[i], one)
+		if err != nil {
+			e := *errs.From(err)
+			e.Message = fmt.Sprintf("Task %d: %s", i, e.Message)
+			return nil, &e
+		}
+		reqs[i] = req
+	}
+	return c.several(ctx, reqs, &how)
+}
+
+// several starts runs and waits for all of them. What they ask is told, and not asked.
+func (c *call) several(ctx context.Context, reqs []*executorv1.StartRunRequest, how *start) (any, error) {
+	most, err := waitOf(how.Wait, defaultWait)
+	if err != nil {
+		return nil, err
+	}
+	results, started := make([]any, len(reqs)), make([]string, len(reqs))
+	told := func(err error) (any, error) {
+		e := errs.From(err)
+		if ctx.Err() != nil || e.Kind == errs.Internal {
+			return nil, err
+		}
+		return map[string]any{"success": false, "error": errs.Clip(e.Message, 1<<10), "reason": e.Reason}, nil
+	}
+	for i, req := range reqs {
+		r, err := asked(context.WithoutCancel(ctx), c.Server, c.Executor.StartRun, req)
+		if started[i] = r.GetId(); err == nil {
+			continue
+		}
+		if results[i], err = told(err); err != nil {
+			return nil, err
+		}
+	}
+	all, within := errgroup.WithContext(ctx)
+	for i, id := range started {
+		if id == "" {
+			continue
+		}
+		all.Go(func() (err error) {
+			one := &call{Server: c.Server, req: c.req, args: c.args, declined: true, part: maxAnswer / 2 / len(reqs)}
+			if results[i], err = one.await(within, id, most); err != nil {
+				results[i], err = told(err)
+			}
+			return err
+		})
+	}
+	err = all.Wait()
+	for _, id := range started {
+		if id != "" {
+			c.ended(ctx, id, how)
+		}
+	}
+	return map[string]any{"success": true, "results": results}, err
+}
+
+func (c *call) requestOf(ctx context.Context, w *wanted, how start) (*executorv1.StartRunRequest, error) {
+	slug := strings.TrimPrefix(strings.TrimSpace(w.Slug), "workflow/")
+	if slug == "" {
+		return nil, badArguments("missing required field 'workflow_slug'")
+	}
+	named := w.Data
+	if w.Text != nil {
+		raw, err := json.Marshal(*w.Text)
+		if err != nil {
+			return nil, err
+		}
+		name, err := c.onlyInput(ctx, slug)
+		if err != nil {
+			return nil, err
+		}
+		if named == nil {
+			named = map[string]json.RawMessage{}
+		}
+		if _, twice := named[name]; twice {
+			return nil, badArguments("input_text and input_data both give %s", errs.Clip(name, maxTold))
+		}
+		named[name] = raw
+	}
+	req := &executorv1.StartRunRequest{Workflow: slug, Named: payloads(named)}
+	how.TaskID = w.TaskID
+	return req, how.into(req)
+}
+
+// onlyInput is the name of the only input of a workflow, or input_text.
+func (c *call) onlyInput(ctx context.Context, ref string) (string, error) {
+	slug, at, _ := strings.Cut(ref, "@")
+	w, err := asked(ctx, c.Server, c.Workflows.GetWorkflow, &registryv1.GetWorkflowRequest{Workflow: slug})
+	if err != nil {
+		return "", err
+	}
+	w.Exposed = at
+	room := int64(maxSources)
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(c.inputs(ctx, w, &room), &schema) == nil && len(schema.Properties) == 1 {
+		for name := range schema.Properties {
+			return name, nil
+		}
+	}
+	return "input_text", nil
+}
