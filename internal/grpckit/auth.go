@@ -42,12 +42,17 @@ type APIKey struct {
 	Name      string
 	Namespace string
 	Secret    conf.Secret
-	// Scopes are what it may do; none means access.DefaultScopes.
+	// Role and Scopes are what it may do: a set of scopes by its name, or the scopes themselves, not both.
+	// Without either it has access.DefaultScopes.
+	Role   access.Role
 	Scopes []access.Scope
 }
 
 // scopes are those that the key has.
 func (k APIKey) scopes() []access.Scope {
+	if k.Role != "" {
+		return k.Role.Scopes()
+	}
 	if len(k.Scopes) == 0 {
 		return access.DefaultScopes()
 	}
@@ -57,7 +62,7 @@ func (k APIKey) scopes() []access.Scope {
 // AuthConfig says who may call. With neither keys nor a service token the server is open to everyone, which
 // is acceptable on a loopback address only.
 type AuthConfig struct {
-	Keys []APIKey `help:"API keys: name, namespace, secret, scopes (run, worker, approve, admin; run if none is named)"`
+	Keys []APIKey `help:"API keys: name, namespace, secret, and a role (viewer, operator, approver, admin) or scopes (read, run, worker, approve, admin); run if none is named"`
 	// ServiceToken is shared by the services of one installation and may name any namespace.
 	ServiceToken conf.Secret `help:"token that the services of one installation share"`
 	// OldServiceTokens are accepted, too, but not shown, while the service token is replaced.
@@ -97,9 +102,15 @@ func (c AuthConfig) Validate() error {
 		if k.Name == "" || len(k.Name) > maxKeyName || strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			faults = append(faults, fmt.Errorf("keys[%d]: give it a name of 1 to %d printable characters: what is done with it is recorded under that", i, maxKeyName))
 		}
+		if k.Role != "" && len(k.Scopes) > 0 {
+			faults = append(faults, fmt.Errorf("%s has a role and scopes: a role is a set of scopes, so give one of them", name))
+		}
+		if k.Role != "" && len(k.Role.Scopes()) == 0 {
+			faults = append(faults, fmt.Errorf("%s: there is no role %q: viewer, operator, approver or admin", name, k.Role))
+		}
 		for _, scope := range k.Scopes {
 			if !slices.Contains(access.Scopes(), scope) {
-				faults = append(faults, fmt.Errorf("%s: there is no scope %q: run, worker, approve or admin", name, scope))
+				faults = append(faults, fmt.Errorf("%s: there is no scope %q: read, run, worker, approve or admin", name, scope))
 			}
 		}
 		if !ValidNamespace(k.Namespace) {

@@ -34,7 +34,7 @@ type Config struct {
 	TLS TLS
 	// Keys are the API keys, each bound to one namespace. Without any, everyone is let in, which is
 	// allowed on a loopback address only.
-	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, scopes, as in auth.keys"`
+	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, role or scopes, as in auth.keys"`
 	// Anonymous lets requests without a key in although there are keys; on a loopback address only.
 	Anonymous bool `help:"accept requests without a key; on a loopback address only"`
 
