@@ -1,5 +1,6 @@
-// Package access owns what a caller may do: the scopes that API keys have, the roles that are sets of scopes,
-// the scope that each method asks for, and who a call comes from. It must not know how callers prove who they are, nor what the methods do.
+// Package access owns what a caller may do: the scopes that API keys have, the roles that are sets of
+// scopes, the scope that each method asks for, and who a call comes from. It must not know how
+// callers prove who they are, nor what the methods do.
 package access
 
 import (
@@ -19,8 +20,8 @@ type Scope string
 const (
 	// Read reads everything of the namespace and changes nothing.
 	Read Scope = "read"
-	// Run reads everything of the namespace, too, and plans, starts and steers its runs, schedules, epics
-	// and tasks.
+	// Run reads everything of the namespace, too, and plans, starts and steers its runs, schedules,
+	// epics and tasks.
 	Run Scope = "run"
 	// Worker opens streams of work, and so gets the arguments of all calls of the actors that it serves.
 	Worker Scope = "worker"
@@ -46,7 +47,8 @@ const (
 	Operator Role = "operator"
 	// Approver sees interrupts and answers them.
 	Approver Role = "approver"
-	// Administrator does everything that a person does. It is no worker: workers see the data of all calls.
+	// Administrator does everything that a person does. It is no worker: workers see the data of all
+	// calls.
 	Administrator Role = "admin"
 )
 

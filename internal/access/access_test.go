@@ -41,10 +41,13 @@ func TestTable(t *testing.T) {
 		t.Parallel()
 		require.ElementsMatch(t, methods(), access.Methods(), "a method is missing in internal/access/table.go, or is no more")
 	})
-	t.Run("ReadsNeedNoMoreThanRun", func(t *testing.T) {
+	t.Run("ReadsNeedNoMoreThanReadOrRun", func(t *testing.T) {
 		t.Parallel()
 		for _, m := range access.Methods() {
-			_, name, _ := strings.Cut(m, "/")
+			service, name, _ := strings.Cut(m, "/")
+			if strings.HasSuffix(service, ".KeyService") {
+				continue // who else has a key is for administrators
+			}
 			if strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Watch") {
 				require.Contains(t, access.Needed(m), access.Run, m)
 				require.Contains(t, access.Needed(m), access.Read, m)

@@ -173,6 +173,13 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.MemoryService/ForgetMemory":    admin,
 	"epigraph.registry.v1.MemoryService/ListMemoryReads": {Read, Run, Admin},
 
+	"epigraph.registry.v1.KeyService/CreateKey": admin,
+	"epigraph.registry.v1.KeyService/GetKey":    admin,
+	"epigraph.registry.v1.KeyService/ListKeys":  admin,
+	"epigraph.registry.v1.KeyService/RevokeKey": admin,
+	// A caller that could ask about hashes could try secrets.
+	"epigraph.registry.v1.KeyService/ResolveKey": serviceOnly,
+
 	"epigraph.registry.v1.WorkflowService/CreateWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/CreateWorkflowVersion": run,
 	"epigraph.registry.v1.WorkflowService/GetWorkflow":           read,

@@ -24,7 +24,8 @@ import (
 	epigraphproto "github.com/epigraph-run/epigraph/proto"
 )
 
-// accessTable reads the methods of docs/access.md: for each the roles that it is open to. worker is the scope.
+// accessTable reads the methods of docs/access.md: for each the roles that it is open to. worker is
+// the scope.
 func accessTable(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	b, err := os.ReadFile("../../../../docs/access.md")
@@ -54,8 +55,8 @@ func accessTable(t *testing.T) map[string]map[string]bool {
 	return out
 }
 
-// fullMethods are all methods, like /epigraph.executor.v1.ExecutorService/GetRun, by the name that documents
-// use.
+// fullMethods are all methods, like /epigraph.executor.v1.ExecutorService/GetRun, by the name that
+// documents use.
 func fullMethods() map[string]string {
 	out := map[string]string{}
 	for _, m := range access.Methods() {
@@ -65,8 +66,8 @@ func fullMethods() map[string]string {
 	return out
 }
 
-// TestAccess calls every method with a key of every role, by gRPC at the gateway and at the services, and by
-// REST, and compares who is let in with docs/access.md.
+// TestAccess calls every method with a key of every role, by gRPC at the gateway and at the services,
+// and by REST, and compares who is let in with docs/access.md.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	table, full := accessTable(t), fullMethods()
@@ -112,8 +113,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// callEmpty calls a method with an empty request and returns its error. A stream that is open after a second
-// let the caller in.
+// callEmpty calls a method with an empty request and returns its error. A stream that is open after a
+// second let the caller in.
 func callEmpty(t *testing.T, conn *grpc.ClientConn, method string, open bool) error {
 	t.Helper()
 	timeout := 20 * time.Second

@@ -18,11 +18,11 @@ func TestAuthenticate(t *testing.T) {
 		{Name: "ci", Namespace: "team-a", Secret: conf.NewSecret("key-of-team-a-000")},
 		{Name: "ops", Namespace: "team-b", Secret: conf.NewSecret("key-of-team-b-000")},
 	}
-	closed, err := auth.New(keys, false)
+	closed, err := auth.New(keys, nil, false)
 	require.NoError(t, err)
-	open, err := auth.New(keys, true)
+	open, err := auth.New(keys, nil, true)
 	require.NoError(t, err)
-	keyless, err := auth.New(nil, true)
+	keyless, err := auth.New(nil, nil, true)
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		name      string

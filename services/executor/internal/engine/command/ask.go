@@ -300,8 +300,9 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 	return h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 }
 
-// checkApprover refuses the decision of whoever started the run that asks, or its root. Who started a run is
-// written with its start and never changes, so what is read before the transaction of the answer holds in it.
+// checkApprover refuses the decision of whoever started the run that asks, or its root. Who started a
+// run is written with its start and never changes, so what is read before the transaction of the
+// answer holds in it.
 func (h *Handler) checkApprover(ctx context.Context, q *journal.Interrupt) error {
 	if !h.byAnother || len(q.Approve) == 0 {
 		return nil

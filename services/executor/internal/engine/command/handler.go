@@ -68,7 +68,8 @@ type Deps struct {
 	Feed   *feed.Feed
 	Tokens attempttoken.Keys
 	Logger *slog.Logger
-	// ApprovedByAnother refuses the decision of an approval by whoever started its run, or the root of that.
+	// ApprovedByAnother refuses the decision of an approval by whoever started its run, or the root
+	// of that.
 	ApprovedByAnother bool
 }
 
