@@ -56,4 +56,9 @@ func (c *Client) RevokeKey(ctx context.Context, id string) (*registryv1.Key, err
 	return c.keys().RevokeKey(ctx, &registryv1.RevokeKeyRequest{KeyId: id})
 }
 
+// Caller tells who the client is to the services, and what it may do.
+func (c *Client) Caller(ctx context.Context) (*registryv1.Caller, error) {
+	return c.keys().GetCaller(ctx, &registryv1.GetCallerRequest{})
+}
+
 func (c *Client) keys() registryv1.KeyServiceClient { return registryv1.NewKeyServiceClient(c.conn) }

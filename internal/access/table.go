@@ -173,6 +173,7 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.MemoryService/ForgetMemory":    admin,
 	"epigraph.registry.v1.MemoryService/ListMemoryReads": {Read, Run, Admin},
 
+	"epigraph.registry.v1.KeyService/GetCaller": anyScope,
 	"epigraph.registry.v1.KeyService/CreateKey": admin,
 	"epigraph.registry.v1.KeyService/GetKey":    admin,
 	"epigraph.registry.v1.KeyService/ListKeys":  admin,

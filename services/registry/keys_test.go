@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/access"
@@ -39,7 +41,7 @@ func TestKeys(t *testing.T) {
 			for name, run := range map[string]func(*testing.T, context.Context, *keyWorld){
 				"Create/ShowsTheSecretOnce": keySecret, "Create/RepeatsAreOne": keyRepeat, "Create/FaultsAreTold": keyFaults,
 				"Create/GrantsNoMoreThanTheCallerHas": keyGrants, "List/NewestFirstByPages": keyPages, "Namespace/OthersSeeNothing": keyOthers,
-				"Revoke/EndsItForGood": keyRevoked, "Resolve/RecordsUsesWithTheSecret": keyUsed, "Expiry/EndsIt": keyExpires,
+				"Revoke/EndsItForGood": keyRevoked, "Resolve/RecordsUsesWithTheSecret": keyUsed, "Expiry/EndsIt": keyExpires, "Caller/IsToldWhoItIs": keyCaller,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, t.Context(), w) })
 			}
@@ -206,4 +208,20 @@ func keyExpires(t *testing.T, ctx context.Context, w *keyWorld) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return w.resolve(t, made.GetSecret()) == nil }, 10*time.Second, 20*time.Millisecond)
 	require.False(t, time.Now().Before(until))
+}
+
+func keyCaller(t *testing.T, ctx context.Context, w *keyWorld) {
+	for name, tt := range map[string]struct {
+		client registryv1.KeyServiceClient
+		want   *registryv1.Caller
+	}{
+		"ARole":        {w.eve, &registryv1.Caller{Principal: "key:eve", Namespace: "other", Role: "admin", Scopes: []string{"read", "run", "approve", "admin"}}},
+		"ScopesOfNone": {w.root, &registryv1.Caller{Principal: "key:root", Namespace: "acme", Scopes: []string{"read", "run", "worker", "approve", "admin"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := tt.client.GetCaller(ctx, &registryv1.GetCallerRequest{})
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(tt.want, got, protocmp.Transform()))
+		})
+	}
 }

@@ -185,6 +185,7 @@ type commands struct {
 		List   keysListCmd   `cmd:"" aliases:"ls" help:"List API keys, newest first."`
 		Show   keysShowCmd   `cmd:"" aliases:"get" help:"Show an API key without its secret."`
 		Revoke keysRevokeCmd `cmd:"" help:"End an API key for good."`
+		Whoami keysWhoamiCmd `cmd:"" help:"Tell who the caller is and what it may do."`
 	} `cmd:"" help:"Make and revoke API keys." group:"work"`
 	Workers struct {
 		List workersListCmd `cmd:"" aliases:"ls" help:"List the workers that are connected."`

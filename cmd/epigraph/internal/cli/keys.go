@@ -124,3 +124,22 @@ func (c *keysRevokeCmd) Run(e *env) error {
 		return e.print(k, func() string { return view.OneLine(k.GetName(), 64) + " is revoked\n" })
 	})
 }
+
+type keysWhoamiCmd struct{}
+
+// Run tells.
+func (keysWhoamiCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.keys.GetCaller(ctx, &registryv1.GetCallerRequest{})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string {
+			may := r.GetRole()
+			if may == "" {
+				may = strings.Join(r.GetScopes(), ", ")
+			}
+			return fmt.Sprintf("%s in %s: %s\n", view.OneLine(r.GetPrincipal(), 80), view.OneLine(r.GetNamespace(), 63), view.OneLine(may, 80))
+		})
+	})
+}

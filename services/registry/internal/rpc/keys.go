@@ -71,6 +71,15 @@ func (s *KeyServer) RevokeKey(ctx context.Context, req *registryv1.RevokeKeyRequ
 	return keyTo(k), nil
 }
 
+// GetCaller implements registryv1.KeyServiceServer.
+func (s *KeyServer) GetCaller(ctx context.Context, _ *registryv1.GetCallerRequest) (*registryv1.Caller, error) {
+	who := access.Of(ctx)
+	return &registryv1.Caller{
+		Principal: who.String(), Namespace: grpckit.Namespace(ctx), Role: string(who.Role()),
+		Scopes: each(who.Grants(), func(s access.Scope) string { return string(s) }),
+	}, nil
+}
+
 // ResolveKey implements registryv1.KeyServiceServer.
 func (s *KeyServer) ResolveKey(ctx context.Context, req *registryv1.ResolveKeyRequest) (*registryv1.ResolveKeyResponse, error) {
 	k, found, err := s.keys.Resolve(ctx, grpckit.Namespace(ctx), req.GetKeyId(), [32]byte(req.GetHash()))

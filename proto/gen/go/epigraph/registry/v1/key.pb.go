@@ -501,6 +501,116 @@ func (x *RevokeKeyRequest) GetKeyId() string {
 	return ""
 }
 
+// GetCallerRequest is the request of GetCaller.
+type GetCallerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCallerRequest) Reset() {
+	*x = GetCallerRequest{}
+	mi := &file_epigraph_registry_v1_key_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCallerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCallerRequest) ProtoMessage() {}
+
+func (x *GetCallerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_key_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCallerRequest.ProtoReflect.Descriptor instead.
+func (*GetCallerRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_key_proto_rawDescGZIP(), []int{7}
+}
+
+// Caller is who calls.
+type Caller struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the caller's doings are recorded under, like "key:NAME"; "open" without a key.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Where the caller's calls go.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The role, or "" if the scopes are those of none: "viewer", "operator", "approver" or "admin".
+	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// What the caller may do: "read", "run", "worker", "approve" and "admin".
+	Scopes        []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Caller) Reset() {
+	*x = Caller{}
+	mi := &file_epigraph_registry_v1_key_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Caller) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Caller) ProtoMessage() {}
+
+func (x *Caller) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_key_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Caller.ProtoReflect.Descriptor instead.
+func (*Caller) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_key_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Caller) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Caller) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Caller) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Caller) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
 // ResolveKeyRequest is the request of ResolveKey. The namespace of the call is that of the key.
 type ResolveKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -514,7 +624,7 @@ type ResolveKeyRequest struct {
 
 func (x *ResolveKeyRequest) Reset() {
 	*x = ResolveKeyRequest{}
-	mi := &file_epigraph_registry_v1_key_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_key_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +636,7 @@ func (x *ResolveKeyRequest) String() string {
 func (*ResolveKeyRequest) ProtoMessage() {}
 
 func (x *ResolveKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_key_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_key_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +649,7 @@ func (x *ResolveKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResolveKeyRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_key_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_registry_v1_key_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResolveKeyRequest) GetKeyId() string {
@@ -569,7 +679,7 @@ type ResolveKeyResponse struct {
 
 func (x *ResolveKeyResponse) Reset() {
 	*x = ResolveKeyResponse{}
-	mi := &file_epigraph_registry_v1_key_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_key_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +691,7 @@ func (x *ResolveKeyResponse) String() string {
 func (*ResolveKeyResponse) ProtoMessage() {}
 
 func (x *ResolveKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_key_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_key_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +704,7 @@ func (x *ResolveKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResolveKeyResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_key_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_registry_v1_key_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResolveKeyResponse) GetKey() *Key {
@@ -655,20 +765,27 @@ const file_epigraph_registry_v1_key_proto_rawDesc = "" +
 	"\x04keys\x18\x01 \x03(\v2\x19.epigraph.registry.v1.KeyR\x04keys\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n" +
 	"\x10RevokeKeyRequest\x12 \n" +
-	"\x06key_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x05keyId\"R\n" +
+	"\x06key_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x05keyId\"\x12\n" +
+	"\x10GetCallerRequest\"p\n" +
+	"\x06Caller\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x16\n" +
+	"\x06scopes\x18\x04 \x03(\tR\x06scopes\"R\n" +
 	"\x11ResolveKeyRequest\x12 \n" +
 	"\x06key_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x05keyId\x12\x1b\n" +
 	"\x04hash\x18\x02 \x01(\fB\a\xbaH\x04z\x02h R\x04hash\"U\n" +
 	"\x12ResolveKeyResponse\x12+\n" +
 	"\x03key\x18\x01 \x01(\v2\x19.epigraph.registry.v1.KeyR\x03key\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash2\xa7\x04\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash2\x8a\x05\n" +
 	"\n" +
 	"KeyService\x12q\n" +
 	"\tCreateKey\x12&.epigraph.registry.v1.CreateKeyRequest\x1a'.epigraph.registry.v1.CreateKeyResponse\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/keys\x12c\n" +
 	"\x06GetKey\x12#.epigraph.registry.v1.GetKeyRequest\x1a\x19.epigraph.registry.v1.Key\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/keys/{key_id}\x12k\n" +
 	"\bListKeys\x12%.epigraph.registry.v1.ListKeysRequest\x1a&.epigraph.registry.v1.ListKeysResponse\"\x10\x82\xd3\xe4\x93\x02\n" +
 	"\x12\b/v1/keys\x12s\n" +
-	"\tRevokeKey\x12&.epigraph.registry.v1.RevokeKeyRequest\x1a\x19.epigraph.registry.v1.Key\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/keys/{key_id}:revoke\x12_\n" +
+	"\tRevokeKey\x12&.epigraph.registry.v1.RevokeKeyRequest\x1a\x19.epigraph.registry.v1.Key\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/keys/{key_id}:revoke\x12a\n" +
+	"\tGetCaller\x12&.epigraph.registry.v1.GetCallerRequest\x1a\x1c.epigraph.registry.v1.Caller\"\x0e\x82\xd3\xe4\x93\x02\b\x12\x06/v1/me\x12_\n" +
 	"\n" +
 	"ResolveKey\x12'.epigraph.registry.v1.ResolveKeyRequest\x1a(.epigraph.registry.v1.ResolveKeyResponseB\xe5\x01\n" +
 	"\x18com.epigraph.registry.v1B\bKeyProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
@@ -685,7 +802,7 @@ func file_epigraph_registry_v1_key_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_key_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_key_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_epigraph_registry_v1_key_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_epigraph_registry_v1_key_proto_goTypes = []any{
 	(*Key)(nil),                   // 0: epigraph.registry.v1.Key
 	(*CreateKeyRequest)(nil),      // 1: epigraph.registry.v1.CreateKeyRequest
@@ -694,16 +811,18 @@ var file_epigraph_registry_v1_key_proto_goTypes = []any{
 	(*ListKeysRequest)(nil),       // 4: epigraph.registry.v1.ListKeysRequest
 	(*ListKeysResponse)(nil),      // 5: epigraph.registry.v1.ListKeysResponse
 	(*RevokeKeyRequest)(nil),      // 6: epigraph.registry.v1.RevokeKeyRequest
-	(*ResolveKeyRequest)(nil),     // 7: epigraph.registry.v1.ResolveKeyRequest
-	(*ResolveKeyResponse)(nil),    // 8: epigraph.registry.v1.ResolveKeyResponse
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*GetCallerRequest)(nil),      // 7: epigraph.registry.v1.GetCallerRequest
+	(*Caller)(nil),                // 8: epigraph.registry.v1.Caller
+	(*ResolveKeyRequest)(nil),     // 9: epigraph.registry.v1.ResolveKeyRequest
+	(*ResolveKeyResponse)(nil),    // 10: epigraph.registry.v1.ResolveKeyResponse
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_epigraph_registry_v1_key_proto_depIdxs = []int32{
-	9,  // 0: epigraph.registry.v1.Key.create_time:type_name -> google.protobuf.Timestamp
-	9,  // 1: epigraph.registry.v1.Key.expire_time:type_name -> google.protobuf.Timestamp
-	9,  // 2: epigraph.registry.v1.Key.revoke_time:type_name -> google.protobuf.Timestamp
-	9,  // 3: epigraph.registry.v1.Key.last_use_time:type_name -> google.protobuf.Timestamp
-	9,  // 4: epigraph.registry.v1.CreateKeyRequest.expire_time:type_name -> google.protobuf.Timestamp
+	11, // 0: epigraph.registry.v1.Key.create_time:type_name -> google.protobuf.Timestamp
+	11, // 1: epigraph.registry.v1.Key.expire_time:type_name -> google.protobuf.Timestamp
+	11, // 2: epigraph.registry.v1.Key.revoke_time:type_name -> google.protobuf.Timestamp
+	11, // 3: epigraph.registry.v1.Key.last_use_time:type_name -> google.protobuf.Timestamp
+	11, // 4: epigraph.registry.v1.CreateKeyRequest.expire_time:type_name -> google.protobuf.Timestamp
 	0,  // 5: epigraph.registry.v1.CreateKeyResponse.key:type_name -> epigraph.registry.v1.Key
 	0,  // 6: epigraph.registry.v1.ListKeysResponse.keys:type_name -> epigraph.registry.v1.Key
 	0,  // 7: epigraph.registry.v1.ResolveKeyResponse.key:type_name -> epigraph.registry.v1.Key
@@ -711,14 +830,16 @@ var file_epigraph_registry_v1_key_proto_depIdxs = []int32{
 	3,  // 9: epigraph.registry.v1.KeyService.GetKey:input_type -> epigraph.registry.v1.GetKeyRequest
 	4,  // 10: epigraph.registry.v1.KeyService.ListKeys:input_type -> epigraph.registry.v1.ListKeysRequest
 	6,  // 11: epigraph.registry.v1.KeyService.RevokeKey:input_type -> epigraph.registry.v1.RevokeKeyRequest
-	7,  // 12: epigraph.registry.v1.KeyService.ResolveKey:input_type -> epigraph.registry.v1.ResolveKeyRequest
-	2,  // 13: epigraph.registry.v1.KeyService.CreateKey:output_type -> epigraph.registry.v1.CreateKeyResponse
-	0,  // 14: epigraph.registry.v1.KeyService.GetKey:output_type -> epigraph.registry.v1.Key
-	5,  // 15: epigraph.registry.v1.KeyService.ListKeys:output_type -> epigraph.registry.v1.ListKeysResponse
-	0,  // 16: epigraph.registry.v1.KeyService.RevokeKey:output_type -> epigraph.registry.v1.Key
-	8,  // 17: epigraph.registry.v1.KeyService.ResolveKey:output_type -> epigraph.registry.v1.ResolveKeyResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
+	7,  // 12: epigraph.registry.v1.KeyService.GetCaller:input_type -> epigraph.registry.v1.GetCallerRequest
+	9,  // 13: epigraph.registry.v1.KeyService.ResolveKey:input_type -> epigraph.registry.v1.ResolveKeyRequest
+	2,  // 14: epigraph.registry.v1.KeyService.CreateKey:output_type -> epigraph.registry.v1.CreateKeyResponse
+	0,  // 15: epigraph.registry.v1.KeyService.GetKey:output_type -> epigraph.registry.v1.Key
+	5,  // 16: epigraph.registry.v1.KeyService.ListKeys:output_type -> epigraph.registry.v1.ListKeysResponse
+	0,  // 17: epigraph.registry.v1.KeyService.RevokeKey:output_type -> epigraph.registry.v1.Key
+	8,  // 18: epigraph.registry.v1.KeyService.GetCaller:output_type -> epigraph.registry.v1.Caller
+	10, // 19: epigraph.registry.v1.KeyService.ResolveKey:output_type -> epigraph.registry.v1.ResolveKeyResponse
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -735,7 +856,7 @@ func file_epigraph_registry_v1_key_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_key_proto_rawDesc), len(file_epigraph_registry_v1_key_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

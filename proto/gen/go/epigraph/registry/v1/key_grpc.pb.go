@@ -25,6 +25,7 @@ const (
 	KeyService_GetKey_FullMethodName     = "/epigraph.registry.v1.KeyService/GetKey"
 	KeyService_ListKeys_FullMethodName   = "/epigraph.registry.v1.KeyService/ListKeys"
 	KeyService_RevokeKey_FullMethodName  = "/epigraph.registry.v1.KeyService/RevokeKey"
+	KeyService_GetCaller_FullMethodName  = "/epigraph.registry.v1.KeyService/GetCaller"
 	KeyService_ResolveKey_FullMethodName = "/epigraph.registry.v1.KeyService/ResolveKey"
 )
 
@@ -45,6 +46,8 @@ type KeyServiceClient interface {
 	ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
 	// RevokeKey ends a key for good. It opens nothing any more within seconds. To revoke it again does nothing.
 	RevokeKey(ctx context.Context, in *RevokeKeyRequest, opts ...grpc.CallOption) (*Key, error)
+	// GetCaller tells who the caller is and what it may do. Every key may call it.
+	GetCaller(ctx context.Context, in *GetCallerRequest, opts ...grpc.CallOption) (*Caller, error)
 	// ResolveKey returns what a key opens, for whoever was shown its secret. For services only.
 	ResolveKey(ctx context.Context, in *ResolveKeyRequest, opts ...grpc.CallOption) (*ResolveKeyResponse, error)
 }
@@ -97,6 +100,16 @@ func (c *keyServiceClient) RevokeKey(ctx context.Context, in *RevokeKeyRequest, 
 	return out, nil
 }
 
+func (c *keyServiceClient) GetCaller(ctx context.Context, in *GetCallerRequest, opts ...grpc.CallOption) (*Caller, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Caller)
+	err := c.cc.Invoke(ctx, KeyService_GetCaller_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *keyServiceClient) ResolveKey(ctx context.Context, in *ResolveKeyRequest, opts ...grpc.CallOption) (*ResolveKeyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResolveKeyResponse)
@@ -124,6 +137,8 @@ type KeyServiceServer interface {
 	ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
 	// RevokeKey ends a key for good. It opens nothing any more within seconds. To revoke it again does nothing.
 	RevokeKey(context.Context, *RevokeKeyRequest) (*Key, error)
+	// GetCaller tells who the caller is and what it may do. Every key may call it.
+	GetCaller(context.Context, *GetCallerRequest) (*Caller, error)
 	// ResolveKey returns what a key opens, for whoever was shown its secret. For services only.
 	ResolveKey(context.Context, *ResolveKeyRequest) (*ResolveKeyResponse, error)
 	mustEmbedUnimplementedKeyServiceServer()
@@ -147,6 +162,9 @@ func (UnimplementedKeyServiceServer) ListKeys(context.Context, *ListKeysRequest)
 }
 func (UnimplementedKeyServiceServer) RevokeKey(context.Context, *RevokeKeyRequest) (*Key, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeKey not implemented")
+}
+func (UnimplementedKeyServiceServer) GetCaller(context.Context, *GetCallerRequest) (*Caller, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCaller not implemented")
 }
 func (UnimplementedKeyServiceServer) ResolveKey(context.Context, *ResolveKeyRequest) (*ResolveKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveKey not implemented")
@@ -244,6 +262,24 @@ func _KeyService_RevokeKey_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _KeyService_GetCaller_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCallerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeyServiceServer).GetCaller(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KeyService_GetCaller_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeyServiceServer).GetCaller(ctx, req.(*GetCallerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _KeyService_ResolveKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ResolveKeyRequest)
 	if err := dec(in); err != nil {
@@ -284,6 +320,10 @@ var KeyService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeKey",
 			Handler:    _KeyService_RevokeKey_Handler,
+		},
+		{
+			MethodName: "GetCaller",
+			Handler:    _KeyService_GetCaller_Handler,
 		},
 		{
 			MethodName: "ResolveKey",
