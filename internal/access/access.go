@@ -1,5 +1,6 @@
-// Package access owns what a caller may do: the scopes that API keys have, the scope that each method asks
-// for, and who a call comes from. It must not know how callers prove who they are, nor what the methods do.
+// Package access owns what a caller may do: the scopes that API keys have, the roles that are sets of
+// scopes, the scope that each method asks for, and who a call comes from. It must not know how
+// callers prove who they are, nor what the methods do.
 package access
 
 import (
@@ -17,8 +18,10 @@ type Scope string
 
 // The scopes.
 const (
-	// Run reads everything of the namespace, and plans, starts and steers its runs, schedules, epics and
-	// tasks.
+	// Read reads everything of the namespace and changes nothing.
+	Read Scope = "read"
+	// Run reads everything of the namespace, too, and plans, starts and steers its runs, schedules,
+	// epics and tasks.
 	Run Scope = "run"
 	// Worker opens streams of work, and so gets the arguments of all calls of the actors that it serves.
 	Worker Scope = "worker"
@@ -31,7 +34,41 @@ const (
 )
 
 // Scopes are those that a key may have.
-func Scopes() []Scope { return []Scope{Run, Worker, Approve, Admin} }
+func Scopes() []Scope { return []Scope{Read, Run, Worker, Approve, Admin} }
+
+// Role is a set of scopes with the name that people use.
+type Role string
+
+// The roles.
+const (
+	// Viewer reads.
+	Viewer Role = "viewer"
+	// Operator reads, plans, starts and steers.
+	Operator Role = "operator"
+	// Approver sees interrupts and answers them.
+	Approver Role = "approver"
+	// Administrator does everything that a person does. It is no worker: workers see the data of all
+	// calls.
+	Administrator Role = "admin"
+)
+
+// Roles are all, from the one that may do least.
+func Roles() []Role { return []Role{Viewer, Operator, Approver, Administrator} }
+
+// Scopes are those of the role; none if there is no such role.
+func (r Role) Scopes() []Scope {
+	switch r {
+	case Viewer:
+		return []Scope{Read}
+	case Operator:
+		return []Scope{Run}
+	case Approver:
+		return []Scope{Approve}
+	case Administrator:
+		return []Scope{Read, Run, Approve, Admin}
+	}
+	return nil
+}
 
 // DefaultScopes are the scopes of a key that names none. They allow neither answers to interrupts of its own
 // runs nor access to the data of other calls.
@@ -80,6 +117,24 @@ func (p Principal) has(needed []Scope) bool {
 // Has reports whether the principal may do what needs the scope.
 func (p Principal) Has(s Scope) bool { return p.has([]Scope{s}) }
 
+// Reads reports whether the principal may read what belongs to the namespace.
+func (p Principal) Reads() bool { return p.has(read) }
+
+// Role is the role that has the scopes of the principal, or "" if they are those of none.
+func (p Principal) Role() Role {
+	for _, r := range Roles() {
+		if has := r.Scopes(); len(has) == len(p.Scopes) && !slices.ContainsFunc(has, func(s Scope) bool { return !slices.Contains(p.Scopes, s) }) {
+			return r
+		}
+	}
+	return ""
+}
+
+// Grants are the scopes of keys that the principal has, and so may give to others.
+func (p Principal) Grants() []Scope {
+	return slices.DeleteFunc(Scopes(), func(s Scope) bool { return !p.Has(s) })
+}
+
 // IsService reports whether the caller may do what services do among themselves.
 func (p Principal) IsService() bool { return p.has([]Scope{Service}) }
 
@@ -97,7 +152,7 @@ func Authorize(p Principal, method string) error {
 	if slices.Contains(need, Service) {
 		return e.Hint("only services of the installation call this")
 	}
-	return e.Hint("use an API key that has it in auth.keys[].scopes").Set("scope", orList(need))
+	return e.Hint("use an API key that has it in its scopes, or a role with it: docs/access.md").Set("scope", orList(need))
 }
 
 func who(p Principal) string {

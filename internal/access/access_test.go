@@ -1,6 +1,8 @@
 package access_test
 
 import (
+	"flag"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -39,11 +41,23 @@ func TestTable(t *testing.T) {
 		t.Parallel()
 		require.ElementsMatch(t, methods(), access.Methods(), "a method is missing in internal/access/table.go, or is no more")
 	})
-	t.Run("ReadsNeedNoMoreThanRun", func(t *testing.T) {
+	t.Run("ReadsNeedNoMoreThanReadOrRun", func(t *testing.T) {
 		t.Parallel()
 		for _, m := range access.Methods() {
-			_, name, _ := strings.Cut(m, "/")
+			service, name, _ := strings.Cut(m, "/")
+			if strings.HasSuffix(service, ".KeyService") {
+				continue // who else has a key is for administrators
+			}
 			if strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Watch") {
+				require.Contains(t, access.Needed(m), access.Run, m)
+				require.Contains(t, access.Needed(m), access.Read, m)
+			}
+		}
+	})
+	t.Run("WhatReadersDoIsOpenToRun", func(t *testing.T) {
+		t.Parallel()
+		for _, m := range access.Methods() {
+			if slices.Contains(access.Needed(m), access.Read) {
 				require.Contains(t, access.Needed(m), access.Run, m)
 			}
 		}
@@ -99,6 +113,9 @@ func TestAuthorize(t *testing.T) {
 		method string
 		want   bool
 	}{
+		{"Read/Reads", key(access.Read), executor + "GetRun", true},
+		{"Read/Starts", key(access.Read), executor + "StartRun", false},
+		{"Read/Answers", key(access.Read), executor + "AnswerInterrupt", false},
 		{"Run/Starts", key(access.Run), executor + "StartRun", true},
 		{"Run/Answers", key(access.Run), executor + "AnswerInterrupt", false},
 		{"Run/Works", key(access.Run), workers + "Work", false},
@@ -136,6 +153,84 @@ func TestAuthorize(t *testing.T) {
 			require.NotEmpty(t, errs.From(err).HintText())
 		})
 	}
+}
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[access.Role][]access.Scope{
+		access.Viewer: {access.Read}, access.Operator: {access.Run}, access.Approver: {access.Approve},
+		access.Administrator: {access.Read, access.Run, access.Approve, access.Admin}, "owner": nil,
+	} {
+		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, want, role.Scopes())
+			if want != nil {
+				require.Equal(t, role, access.Principal{Kind: access.Key, Scopes: want}.Role())
+			}
+		})
+	}
+	t.Run("OtherScopesAreNoRole", func(t *testing.T) {
+		t.Parallel()
+		require.Empty(t, access.Principal{Kind: access.Key, Scopes: []access.Scope{access.Run, access.Worker}}.Role())
+	})
+	t.Run("AKeyGrantsWhatItHas", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, []access.Scope{access.Run, access.Approve}, access.Principal{Kind: access.Key, Scopes: []access.Scope{access.Approve, access.Run, access.Service}}.Grants())
+		require.Equal(t, access.Scopes(), access.Principal{Kind: access.Open}.Grants())
+	})
+}
+
+var update = flag.Bool("update", false, "write the table of docs/access.md")
+
+// TestDocs compares the table of docs/access.md with that of the methods.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	const begin, end = "<!-- table -->\n", "<!-- end of table -->"
+	b, err := os.ReadFile("../../docs/access.md")
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(b), begin)
+	require.True(t, ok)
+	_, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	want := before + begin + docsTable() + end + after
+	if *update {
+		require.NoError(t, os.WriteFile("../../docs/access.md", []byte(want), 0o600))
+		return
+	}
+	require.Equal(t, want, string(b), "run go test ./internal/access -run TestDocs -update")
+}
+
+// docsTable has a row for each method, with a cell for each role and one for the scope worker.
+func docsTable() string {
+	var out strings.Builder
+	service := ""
+	for _, m := range access.Methods() {
+		name, method, _ := strings.Cut(m, "/")
+		if name != service {
+			service = name
+			out.WriteString("\n| " + name[strings.LastIndexByte(name, '.')+1:])
+			for _, r := range access.Roles() {
+				out.WriteString(" | " + string(r))
+			}
+			out.WriteString(" | `worker` |\n|" + strings.Repeat("---|", len(access.Roles())+2) + "\n")
+		}
+		out.WriteString("| `" + method + "` |")
+		for _, scopes := range append(perRole(), []access.Scope{access.Worker}) {
+			if access.Authorize(access.Principal{Kind: access.Key, Scopes: scopes}, "/"+m) == nil {
+				out.WriteString(" yes")
+			}
+			out.WriteString(" |")
+		}
+		out.WriteString("\n")
+	}
+	return out.String() + "\n"
+}
+
+func perRole() (out [][]access.Scope) {
+	for _, r := range access.Roles() {
+		out = append(out, r.Scopes())
+	}
+	return out
 }
 
 func TestPrincipal(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/apikey"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -42,12 +43,17 @@ type APIKey struct {
 	Name      string
 	Namespace string
 	Secret    conf.Secret
-	// Scopes are what it may do; none means access.DefaultScopes.
+	// Role and Scopes are what it may do: a set of scopes by its name, or the scopes themselves, not
+	// both. Without either it has access.DefaultScopes.
+	Role   access.Role
 	Scopes []access.Scope
 }
 
 // scopes are those that the key has.
 func (k APIKey) scopes() []access.Scope {
+	if k.Role != "" {
+		return k.Role.Scopes()
+	}
 	if len(k.Scopes) == 0 {
 		return access.DefaultScopes()
 	}
@@ -57,18 +63,28 @@ func (k APIKey) scopes() []access.Scope {
 // AuthConfig says who may call. With neither keys nor a service token the server is open to everyone, which
 // is acceptable on a loopback address only.
 type AuthConfig struct {
-	Keys []APIKey `help:"API keys: name, namespace, secret, scopes (run, worker, approve, admin; run if none is named)"`
+	Keys []APIKey `help:"API keys: name, namespace, secret, and a role (viewer, operator, approver, admin) or scopes (read, run, worker, approve, admin); run if none is named"`
 	// ServiceToken is shared by the services of one installation and may name any namespace.
 	ServiceToken conf.Secret `help:"token that the services of one installation share"`
 	// OldServiceTokens are accepted, too, but not shown, while the service token is replaced.
 	OldServiceTokens []conf.Secret `help:"earlier service tokens that are still accepted during a replacement"`
+	// Resolve finds keys that are not in the configuration; nil finds none.
+	Resolve Resolver `conf:"-"`
+	// Guarded refuses calls without a credential where there are neither keys nor a service token.
+	Guarded bool `conf:"-"`
 	// Anonymous admits calls without a credential, as an open server does; a credential that is sent is still
 	// checked.
 	Anonymous bool `conf:"-"`
 }
 
+// Resolver knows the keys that were made by the API. It is safe for concurrent use.
+type Resolver interface {
+	// Authenticate returns who shows a secret; found is false if it opens nothing.
+	Authenticate(ctx context.Context, t apikey.Token) (who Principal, found bool, err error)
+}
+
 // Open reports whether everyone is let in.
-func (c AuthConfig) Open() bool { return len(c.Keys) == 0 && c.ServiceToken.IsZero() }
+func (c AuthConfig) Open() bool { return len(c.Keys) == 0 && c.ServiceToken.IsZero() && !c.Guarded }
 
 // Validate reports every key that cannot be used.
 func (c AuthConfig) Validate() error {
@@ -97,9 +113,15 @@ func (c AuthConfig) Validate() error {
 		if k.Name == "" || len(k.Name) > maxKeyName || strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			faults = append(faults, fmt.Errorf("keys[%d]: give it a name of 1 to %d printable characters: what is done with it is recorded under that", i, maxKeyName))
 		}
+		if k.Role != "" && len(k.Scopes) > 0 {
+			faults = append(faults, fmt.Errorf("%s has a role and scopes: a role is a set of scopes, so give one of them", name))
+		}
+		if k.Role != "" && len(k.Role.Scopes()) == 0 {
+			faults = append(faults, fmt.Errorf("%s: there is no role %q: viewer, operator, approver or admin", name, k.Role))
+		}
 		for _, scope := range k.Scopes {
 			if !slices.Contains(access.Scopes(), scope) {
-				faults = append(faults, fmt.Errorf("%s: there is no scope %q: run, worker, approve or admin", name, scope))
+				faults = append(faults, fmt.Errorf("%s: there is no scope %q: read, run, worker, approve or admin", name, scope))
 			}
 		}
 		if !ValidNamespace(k.Namespace) {
@@ -127,6 +149,7 @@ type Authenticator struct {
 	anonymous bool
 	services  [][sha256.Size]byte
 	keys      []hashedKey
+	resolve   Resolver
 }
 
 type hashedKey struct {
@@ -140,7 +163,7 @@ func NewAuthenticator(cfg AuthConfig) (*Authenticator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "AUTH_CONFIG_INVALID", "authentication: %v", err)
 	}
-	a := &Authenticator{open: cfg.Open(), anonymous: cfg.Anonymous}
+	a := &Authenticator{open: cfg.Open(), anonymous: cfg.Anonymous, resolve: cfg.Resolve}
 	if !cfg.ServiceToken.IsZero() {
 		a.services = append(a.services, cfg.ServiceToken.Hash())
 	}
@@ -156,8 +179,9 @@ func NewAuthenticator(cfg AuthConfig) (*Authenticator, error) {
 }
 
 // Authenticate checks the values of the two headers, either of which may be empty, and returns the caller and
-// its namespace. Errors are Unauthenticated, PermissionDenied or InvalidArgument.
-func (a *Authenticator) Authenticate(authorization, namespace string) (Principal, string, error) {
+// its namespace. Errors are Unauthenticated, PermissionDenied, InvalidArgument, or Unavailable if
+// nobody can say now whether there is such a key.
+func (a *Authenticator) Authenticate(ctx context.Context, authorization, namespace string) (Principal, string, error) {
 	if namespace != "" && !ValidNamespace(namespace) {
 		return Principal{}, "", errs.New(errs.InvalidArgument, "NAMESPACE_INVALID", "namespace %.80q is not valid", namespace).
 			Hint("lower-case letters, digits and dashes, at most 63")
@@ -174,16 +198,25 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 			Hint("send the header Authorization: Bearer <API key>")
 	}
 	hash := sha256.Sum256([]byte(token))
-	for i := range a.services {
-		if subtle.ConstantTimeCompare(hash[:], a.services[i][:]) == 1 {
-			return Principal{Kind: access.Internal}, orDefault(namespace), nil
-		}
+	if a.isService(hash) {
+		return Principal{Kind: access.Internal}, orDefault(namespace), nil
 	}
 	// All keys are compared, so that the time reveals nothing about near matches.
 	var found *hashedKey
 	for i := range a.keys {
 		if subtle.ConstantTimeCompare(hash[:], a.keys[i].hash[:]) == 1 {
 			found = &a.keys[i]
+		}
+	}
+	if found == nil {
+		if t, ok := apikey.Parse(token); ok && a.resolve != nil && ValidNamespace(t.Namespace) {
+			who, known, err := a.resolve.Authenticate(ctx, t)
+			if err != nil {
+				return Principal{}, "", err
+			}
+			if known {
+				found = &hashedKey{principal: who, namespace: t.Namespace}
+			}
 		}
 	}
 	if found == nil {
@@ -197,6 +230,11 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 	return found.principal, found.namespace, nil
 }
 
+// isService reports whether a hash is that of a service token.
+func (a *Authenticator) isService(hash [sha256.Size]byte) bool {
+	return slices.ContainsFunc(a.services, func(s [sha256.Size]byte) bool { return subtle.ConstantTimeCompare(hash[:], s[:]) == 1 })
+}
+
 // maxRunID bounds the id of a run in HeaderRun, in bytes.
 const maxRunID = 64
 
@@ -208,7 +246,7 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 	if len(auth) > 1 || len(ns) > 1 || len(behalf) > 1 {
 		return ctx, errs.New(errs.InvalidArgument, "HEADER_REPEATED", "%s, %s and %s may be given once", HeaderAuthorization, HeaderNamespace, HeaderPrincipal)
 	}
-	who, name, err := a.Authenticate(strings.Join(auth, ""), strings.Join(ns, ""))
+	who, name, err := a.Authenticate(ctx, strings.Join(auth, ""), strings.Join(ns, ""))
 	if err != nil {
 		return ctx, err
 	}
@@ -242,7 +280,7 @@ func (a *Authenticator) greet(ctx context.Context) {
 	if len(auth) != 1 {
 		return
 	}
-	if who, _, err := a.Authenticate(auth[0], ""); err == nil && who.Kind == access.Internal {
+	if token, ok := bearer(auth[0]); ok && a.isService(sha256.Sum256([]byte(token))) {
 		conns.Trust(ctx)
 	}
 }

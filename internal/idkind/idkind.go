@@ -17,6 +17,7 @@ var kinds = map[string]struct{ what, call string }{
 	"tk":  {"a task", "GetTask"},
 	"thr": {"a thread", "GetThread"},
 	"mem": {"a memory", "GetMemory"},
+	"key": {"an API key", "GetKey"},
 	"wf":  {"a workflow", "GetWorkflow"},
 }
 

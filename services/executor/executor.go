@@ -143,6 +143,8 @@ type Config struct {
 	Models providers.Config `conf:"-"`
 	// Workers bounds what remote workers may do.
 	Workers worker.Config
+	// Approvals say who may decide approvals.
+	Approvals Approvals
 	// Threads bounds what threads take.
 	Threads thread.Config
 	// Triggers bounds what starts workflows.
@@ -155,6 +157,12 @@ type Config struct {
 	// TokenKeys sign attempt tokens; the first signs new ones. All executors of a database need the
 	// same. The key that is stored in the database comes last.
 	TokenKeys [][]byte `conf:"-"`
+}
+
+// Approvals say who may decide approvals, besides that the key needs the scope approve.
+type Approvals struct {
+	// ByAnother refuses the decision of whoever started the run, or its root.
+	ByAnother bool `help:"refuse the decision of an approval by the principal that started the run, or its root"`
 }
 
 // tokenKeyBytes is the length of the key that is kept in the database.
@@ -244,7 +252,7 @@ func (c Config) engine() engine.Config {
 	}
 	e.EvictAfter, e.MaxDepth, e.MaxRecursion, e.MaxFanOut, e.MaxWatches = c.EvictAfter, c.MaxDepth, c.MaxRecursion, c.MaxFanOut, c.MaxWatches
 	e.MaxDescendants, e.MaxOpenDescendants = c.MaxDescendants, c.MaxOpenDescendants
-	e.ThreadRoom = c.Threads.Room()
+	e.ThreadRoom, e.ApprovedByAnother = c.Threads.Room(), c.Approvals.ByAnother
 	if c.MaxLive != 0 {
 		e.MaxLiveBytes = int64(c.MaxLive)
 	}

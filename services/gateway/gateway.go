@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/apikey"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -22,7 +23,9 @@ import (
 	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/rest"
 )
 
@@ -34,7 +37,7 @@ type Config struct {
 	TLS TLS
 	// Keys are the API keys, each bound to one namespace. Without any, everyone is let in, which is
 	// allowed on a loopback address only.
-	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, scopes, as in auth.keys"`
+	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, role or scopes, as in auth.keys"`
 	// Anonymous lets requests without a key in although there are keys; on a loopback address only.
 	Anonymous bool `help:"accept requests without a key; on a loopback address only"`
 
@@ -223,11 +226,11 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, err
 	}
 	trusted := slices.DeleteFunc(slices.Clone(cfg.CORSOrigins), func(o string) bool { return o == "*" })
-	keyring, err := auth.New(cfg.Keys, anonymous, trusted...)
+	router, err := cfg.router(d)
 	if err != nil {
 		return nil, err
 	}
-	router, err := cfg.router(d)
+	keyring, err := auth.New(cfg.Keys, apikey.NewRing(LookUpKey(registryv1.NewKeyServiceClient(router.Conn(cells.Registry)))), anonymous, trusted...)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 // TestScopes makes one call of each scope over REST, with keys that have one scope each.
 func TestScopes(t *testing.T) {
 	t.Parallel()
-	scopes := []access.Scope{access.Run, access.Worker, access.Approve, access.Admin}
+	scopes := access.Scopes()
 	r := start(t, options{config: func(c *gateway.Config) {
 		for _, s := range scopes {
 			c.Keys = append(c.Keys, grpckit.APIKey{Name: string(s), Namespace: "team-a", Secret: conf.NewSecret("key-with-scope-" + string(s)), Scopes: []access.Scope{s}})
@@ -30,7 +30,7 @@ func TestScopes(t *testing.T) {
 		text  string
 	}{
 		{"Run", http.MethodPost, "/v1/runs", `{"graph":{"nodes":[{"id":"n","actor":"a"}]}}`, []access.Scope{access.Run}, "run"},
-		{"Worker", http.MethodGet, "/v1/workers", "", []access.Scope{access.Run, access.Worker}, "run or worker"},
+		{"Worker", http.MethodGet, "/v1/workers", "", []access.Scope{access.Read, access.Run, access.Worker}, "read or run or worker"},
 		{"Approve", http.MethodPost, "/v1/interrupts/int_1:answer", `{"answer":true}`, []access.Scope{access.Approve}, "approve"},
 		{"Admin", http.MethodPatch, "/v1/limits/model/gpt", `{"concurrency":1}`, []access.Scope{access.Admin}, "admin"},
 		{"DeleteLimit", http.MethodDelete, "/v1/limits/model/gpt", "", []access.Scope{access.Admin}, "admin"},

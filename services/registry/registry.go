@@ -1,6 +1,6 @@
 // Package registry owns the registry service: it opens the store of the configuration, serves
-// epigraph.registry.v1.RegistryService, WorkflowService and MemoryService from it, and sweeps expired
-// rows. It must not know the other services nor how it is reached.
+// epigraph.registry.v1.RegistryService, WorkflowService, MemoryService and KeyService from it, and
+// sweeps expired rows. It must not know the other services nor how it is reached.
 package registry
 
 import (
@@ -13,13 +13,16 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/apikey"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
+	"github.com/epigraph-run/epigraph/services/registry/internal/keys"
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/remembering"
 	"github.com/epigraph-run/epigraph/services/registry/internal/rpc"
@@ -120,6 +123,7 @@ type Service struct {
 	accounts *accounting.Accounts
 	catalog  *cataloging.Catalog
 	memories *remembering.Memories
+	keys     *keys.Keys
 	folder   *folder
 	log      *slog.Logger
 	sweep    time.Duration
@@ -146,7 +150,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	remembered := memory.DefaultBounds()
 	remembered.Entries, remembered.Bytes = cfg.MemoryEntries, int64(cfg.MemoryBytes)
 	s := &Service{
-		store: st, accounts: accounting.New(st).Within(bounds), catalog: cataloging.New(st), memories: remembering.New(st).Within(remembered), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+		store: st, accounts: accounting.New(st).Within(bounds), catalog: cataloging.New(st), memories: remembering.New(st).Within(remembered), keys: keys.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
 		kept: feed.Bounds{Rows: cfg.FeedEvents, Bytes: int64(cfg.FeedBytes), Age: cfg.FeedAge},
 	}
 	if err := s.prepare(ctx, cfg, migrate); err != nil {
@@ -163,6 +167,13 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterRegistryServiceServer(r, rpc.New(s.accounts, s.catalog))
 	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
 	registryv1.RegisterMemoryServiceServer(r, rpc.NewMemory(s.memories))
+	registryv1.RegisterKeyServiceServer(r, rpc.NewKeys(s.keys))
+}
+
+// LookUpKey finds a key that has not ended, for calls that show one to this process itself.
+func (s *Service) LookUpKey(ctx context.Context, t apikey.Token) (k apikey.Key, found bool, err error) {
+	row, found, err := s.keys.Resolve(grpckit.AsService(ctx), t.Namespace, t.ID, t.Hash)
+	return apikey.Key{Hash: row.Hash, Name: row.Name, Scopes: row.Scopes, Expires: row.ExpireTime}, found, err
 }
 
 // Run sweeps expired claims, request ids and reservations, and looks at the folder of workflows,
@@ -220,14 +231,15 @@ func (s *Service) sweepOnce(ctx context.Context) {
 	lerr = errors.Join(lerr, s.accounts.AdvanceQuiet(ctx))
 	events, ferr := s.accounts.SweepFeed(ctx, s.kept)
 	memories, reads, merr := s.memories.Sweep(ctx)
-	switch err = errors.Join(err, werr, lerr, ferr, merr); {
+	keys, kerr := s.keys.Sweep(ctx)
+	switch err = errors.Join(err, werr, lerr, ferr, merr, kerr); {
 	case ctx.Err() != nil:
 	case err != nil:
 		s.log.WarnContext(ctx, "sweep failed", slog.Any("err", err))
-	case claims+requests+workflows+runs+int64(reservations)+events+memories+reads > 0:
+	case claims+requests+workflows+runs+int64(reservations)+events+memories+reads+keys > 0:
 		s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests), slog.Int64("workflows", workflows), slog.Int64("workflow_runs", runs),
 			slog.Int("forgotten_reservations", reservations), slog.Int64("events", events),
-			slog.Int64("memories", memories), slog.Int64("memory_reads", reads))
+			slog.Int64("memories", memories), slog.Int64("memory_reads", reads), slog.Int64("keys", keys))
 	}
 }
 

@@ -184,6 +184,13 @@ type commands struct {
 		Put    limitsPutCmd    `cmd:"" help:"Set a limit."`
 		Delete limitsDeleteCmd `cmd:"" aliases:"rm" help:"Delete a limit."`
 	} `cmd:"" help:"Limit concurrent attempts, rates and open runs." group:"work"`
+	Keys struct {
+		Create keysCreateCmd `cmd:"" help:"Make an API key, and print its secret."`
+		List   keysListCmd   `cmd:"" aliases:"ls" help:"List API keys, newest first."`
+		Show   keysShowCmd   `cmd:"" aliases:"get" help:"Show an API key without its secret."`
+		Revoke keysRevokeCmd `cmd:"" help:"End an API key for good."`
+		Whoami keysWhoamiCmd `cmd:"" help:"Tell who the caller is and what it may do."`
+	} `cmd:"" help:"Make and revoke API keys." group:"work"`
 	Workers struct {
 		List workersListCmd `cmd:"" aliases:"ls" help:"List the workers that are connected."`
 	} `cmd:"" help:"Show remote workers." group:"work"`

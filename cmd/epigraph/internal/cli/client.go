@@ -91,9 +91,10 @@ type services struct {
 	planner  plannerv1.PlannerServiceClient
 	executor executorv1.ExecutorServiceClient
 	registry registryv1.RegistryServiceClient
-	// workflows and memory are the registry's other faces.
+	// The registry's other faces.
 	workflows registryv1.WorkflowServiceClient
 	memory    registryv1.MemoryServiceClient
+	keys      registryv1.KeyServiceClient
 	// The executor's other faces.
 	schedules executorv1.ScheduleServiceClient
 	triggers  executorv1.TriggerServiceClient
@@ -133,7 +134,7 @@ func (e *env) connect() (*services, error) {
 		return nil, err
 	}
 	s.planner, s.executor, s.registry = plannerv1.NewPlannerServiceClient(p), executorv1.NewExecutorServiceClient(x), registryv1.NewRegistryServiceClient(r)
-	s.workflows, s.memory = registryv1.NewWorkflowServiceClient(r), registryv1.NewMemoryServiceClient(r)
+	s.workflows, s.memory, s.keys = registryv1.NewWorkflowServiceClient(r), registryv1.NewMemoryServiceClient(r), registryv1.NewKeyServiceClient(r)
 	e.lookOut(s, byAddr)
 	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
 	s.triggers = executorv1.NewTriggerServiceClient(x)

@@ -247,6 +247,9 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 
 	auth := cfg.Auth
 	auth.Anonymous = loopback(rpc.Addr().String()) // callers on this machine need no key
+	if auth.Resolve, err = keyRing(plain, open[Registry], conns); err != nil {
+		return err
+	}
 	public, err := newServer(cfg, auth, front, pool, d.tel)
 	if err != nil {
 		return err

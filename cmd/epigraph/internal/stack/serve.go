@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/admission"
+	"github.com/epigraph-run/epigraph/internal/apikey"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -218,7 +219,11 @@ func (p *Process) serve(ctx context.Context) error {
 	if err != nil || s == nil {
 		return err
 	}
-	server, err := newServer(p.cfg, p.cfg.Auth, p.budget, p.conns, p.tel)
+	auth := p.cfg.Auth
+	if auth.Resolve, err = keyRing(p.cfg, s, &conns); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	server, err := newServer(p.cfg, auth, p.budget, p.conns, p.tel)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -440,6 +445,27 @@ func (c *connections) close() {
 		_ = conn.Close() // says only that it was closed before
 	}
 	c.open = nil
+}
+
+// knowsKeys is the service that has the keys which were made by the API.
+type knowsKeys interface {
+	LookUpKey(ctx context.Context, t apikey.Token) (apikey.Key, bool, error)
+}
+
+// keyRing looks keys up at the service itself, or at the registry that it calls. Without either only
+// those of the configuration are known.
+func keyRing(cfg Config, s api, conns *connections) (grpckit.Resolver, error) {
+	if own, ok := s.(knowsKeys); ok {
+		return apikey.NewRing(own.LookUpKey), nil
+	}
+	if cfg.Upstream.Registry == "" {
+		return nil, nil
+	}
+	conn, err := conns.dial(cfg.Upstream.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return apikey.NewRing(gateway.LookUpKey(registryv1.NewKeyServiceClient(conn))), nil
 }
 
 func newServer(cfg Config, auth grpckit.AuthConfig, budget *inflight.Budget, pool *conns.Pool, tel *obs.Telemetry) (*grpckit.Server, error) {

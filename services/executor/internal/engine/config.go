@@ -40,6 +40,9 @@ type Config struct {
 	TokenKeys [][]byte
 	// MaxPayload is the hard limit in bytes of one argument, and of the values of one outcome together.
 	MaxPayload int
+	// ApprovedByAnother refuses the decision of an approval by whoever started its run, or the root
+	// of that.
+	ApprovedByAnother bool
 	// MaxRunBytes bounds in bytes what all results of one run may hold together, since a live run is held in
 	// memory.
 	MaxRunBytes int64

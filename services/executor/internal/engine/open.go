@@ -50,7 +50,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.feed = feed.New(d.Journal, e.booked, e, feed.Options{Poll: cfg.WatchPoll, KeepAlive: cfg.KeepAlive, Watches: cfg.MaxWatches})
 	e.deliveries = feed.NewDeliveries(d.Journal, e.booked)
 	e.Handler = command.New(command.Deps{Journal: d.Journal, Live: liveRuns{e}, Positions: e.Positions(), Programs: e.programs, Computing: e.computing,
-		Prices: e.prices, Feed: e.feed, Tokens: e.Tokens(), Logger: e.log}, cfg.MaxPayload)
+		Prices: e.prices, Feed: e.feed, Tokens: e.Tokens(), Logger: e.log, ApprovedByAnother: cfg.ApprovedByAnother}, cfg.MaxPayload)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e.observed); err != nil {
 		return nil, fmt.Errorf("make metrics: %w", err)

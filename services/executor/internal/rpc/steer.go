@@ -184,8 +184,8 @@ func (s *Server) signalExisting(ctx context.Context, req *executorv1.SignalWithS
 
 // SendMessage implements the service.
 func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageRequest) (*executorv1.Run, error) {
-	reads, token := access.Of(ctx).Has(access.Run), req.GetAttemptToken()
-	if !reads && token == "" {
+	mayRun, token := access.Of(ctx).Has(access.Run), req.GetAttemptToken()
+	if !mayRun && token == "" {
 		return nil, errs.New(errs.PermissionDenied, access.ReasonScope, "without the scope run, a message needs the attempt_token of the call that sends it").
 			Set("scope", string(access.Run)).Hint("send in the name of the call's node, with the token that the call was given")
 	}
@@ -206,7 +206,7 @@ func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageReq
 	if err != nil {
 		return nil, err
 	}
-	if !reads {
+	if !mayRun {
 		return &executorv1.Run{Id: row.ID}, nil
 	}
 	return s.runMessage(ctx, row, true)

@@ -32,7 +32,8 @@ type Keyring struct {
 // New makes a keyring. If anonymous, requests without a key are let in; this is meant for servers
 // that listen on loopback, and such requests must name a loopback host and not come from a page of
 // another origin, but for the trusted ones, so that no web site can drive the server through a browser.
-func New(keys []grpckit.APIKey, anonymous bool, trusted ...string) (*Keyring, error) {
+// resolve knows the keys that are not in the configuration; nil knows none.
+func New(keys []grpckit.APIKey, resolve grpckit.Resolver, anonymous bool, trusted ...string) (*Keyring, error) {
 	k := &Keyring{anonymous: anonymous, origins: http.NewCrossOriginProtection()}
 	for _, origin := range trusted {
 		if err := k.origins.AddTrustedOrigin(origin); err != nil {
@@ -40,11 +41,11 @@ func New(keys []grpckit.APIKey, anonymous bool, trusted ...string) (*Keyring, er
 				Hint("write it as https://host or https://host:port")
 		}
 	}
-	if len(keys) == 0 {
+	if len(keys) == 0 && resolve == nil {
 		return k, nil
 	}
 	var err error
-	k.keys, err = grpckit.NewAuthenticator(grpckit.AuthConfig{Keys: keys})
+	k.keys, err = grpckit.NewAuthenticator(grpckit.AuthConfig{Keys: keys, Resolve: resolve, Guarded: true})
 	return k, err
 }
 
@@ -69,7 +70,7 @@ func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
 		return Identity{}, errs.New(errs.Unauthenticated, "CREDENTIALS_INVALID", "the API key is not known").
 			Hint("this server has no keys; leave the key out")
 	}
-	who, namespace, err := k.keys.Authenticate("Bearer "+given, namespace)
+	who, namespace, err := k.keys.Authenticate(r.Context(), "Bearer "+given, namespace)
 	return Identity{Principal: who, Namespace: namespace}, err
 }
 

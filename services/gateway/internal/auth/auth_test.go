@@ -1,11 +1,15 @@
 package auth_test
 
 import (
+	"context"
+	"errors"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/apikey"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -18,11 +22,11 @@ func TestAuthenticate(t *testing.T) {
 		{Name: "ci", Namespace: "team-a", Secret: conf.NewSecret("key-of-team-a-000")},
 		{Name: "ops", Namespace: "team-b", Secret: conf.NewSecret("key-of-team-b-000")},
 	}
-	closed, err := auth.New(keys, false)
+	closed, err := auth.New(keys, nil, false)
 	require.NoError(t, err)
-	open, err := auth.New(keys, true)
+	open, err := auth.New(keys, nil, true)
 	require.NoError(t, err)
-	keyless, err := auth.New(nil, true)
+	keyless, err := auth.New(nil, nil, true)
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		name      string
@@ -80,6 +84,49 @@ func TestAuthenticate(t *testing.T) {
 			r.Header.Add(name, "Bearer key-of-team-b-000")
 			_, err = closed.Authenticate(r)
 			require.Equal(t, "HEADER_REPEATED", errs.ReasonOf(err))
+		})
+	}
+}
+
+// TestAuthenticateMadeKeys shows keys that were made by the API.
+func TestAuthenticateMadeKeys(t *testing.T) {
+	t.Parallel()
+	secret, hash := apikey.New("team-a", "key_1")
+	ring := apikey.NewRing(func(_ context.Context, k apikey.Token) (apikey.Key, bool, error) {
+		return apikey.Key{Name: "made", Hash: hash, Scopes: []access.Scope{access.Read}}, k.ID == "key_1", nil
+	})
+	unreachable := apikey.NewRing(func(context.Context, apikey.Token) (apikey.Key, bool, error) {
+		return apikey.Key{}, false, errors.New("away")
+	})
+	configured := []grpckit.APIKey{{Name: "ci", Namespace: "team-b", Secret: conf.NewSecret("key-of-team-b-000")}}
+	unknown, _ := apikey.New("team-a", "key_2")
+	for _, tc := range []struct {
+		name      string
+		keys      []grpckit.APIKey
+		ring      grpckit.Resolver
+		secret    string
+		namespace string // that the request names
+		want      string // the principal
+		reason    string
+	}{
+		{name: "Opens", keys: configured, ring: ring, secret: secret, want: "key:made"},
+		{name: "OpensWithoutKeysOfTheConfiguration", ring: ring, secret: secret, want: "key:made"},
+		{name: "UnknownID", keys: configured, ring: ring, secret: unknown, reason: "CREDENTIALS_INVALID"},
+		{name: "NoSuchKeyWhereNoneIsConfigured", ring: ring, secret: "guess", reason: "CREDENTIALS_INVALID"},
+		{name: "OtherNamespace", keys: configured, ring: ring, secret: secret, namespace: "team-b", reason: "NAMESPACE_DENIED"},
+		{name: "RegistryAway", keys: configured, ring: unreachable, secret: secret, reason: "KEYS_UNAVAILABLE"},
+		{name: "RegistryAwayAndAKeyOfTheConfiguration", keys: configured, ring: unreachable, secret: "key-of-team-b-000", want: "key:ci"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			k, err := auth.New(tc.keys, tc.ring, false)
+			require.NoError(t, err)
+			r := httptest.NewRequest("GET", "/v1/runs", nil)
+			r.Header.Set("X-Api-Key", tc.secret)
+			r.Header.Set("X-Epigraph-Namespace", tc.namespace)
+			id, err := k.Authenticate(r)
+			require.Equal(t, tc.reason, errs.ReasonOf(err))
+			require.Equal(t, tc.want, id.Principal.String())
 		})
 	}
 }

@@ -149,6 +149,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		registryv1.RegisterRegistryServiceHandlerClient(ctx, s.mux, registryv1.NewRegistryServiceClient(registry)),
 		registryv1.RegisterWorkflowServiceHandlerClient(ctx, s.mux, registryv1.NewWorkflowServiceClient(registry)),
 		registryv1.RegisterMemoryServiceHandlerClient(ctx, s.mux, registryv1.NewMemoryServiceClient(registry)),
+		registryv1.RegisterKeyServiceHandlerClient(ctx, s.mux, registryv1.NewKeyServiceClient(registry)),
 	); err != nil {
 		return nil, fmt.Errorf("register handlers: %w", err)
 	}
@@ -212,6 +213,7 @@ func (s *Server) buildRoutes() error {
 		registryv1.File_epigraph_registry_v1_registry_proto,
 		registryv1.File_epigraph_registry_v1_workflow_proto,
 		registryv1.File_epigraph_registry_v1_memory_proto,
+		registryv1.File_epigraph_registry_v1_key_proto,
 	} {
 		services := f.Services()
 		for i := range services.Len() {

@@ -82,6 +82,9 @@ type Store interface {
 	// bounds allow: at most limit in one transaction. Namespaces have turns until nothing is left, or each
 	// has had 20.
 	SweepMemory(ctx context.Context, b MemoryBounds, now time.Time, limit int) (entries, reads int64, err error)
+	// SweepAPIKeys removes keys that have ended before a time, at most limit of those that have
+	// expired and of those that were revoked.
+	SweepAPIKeys(ctx context.Context, endedBefore time.Time, limit int) (removed int64, err error)
 	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model. Until the
 	// lease ends, after hold, nobody else gets them.
 	LeaseUnembedded(ctx context.Context, model string, limit int, hold time.Duration) ([]memory.Entry, error)
@@ -100,6 +103,7 @@ type Store interface {
 // Reader reads. Every method sees one namespace only; the error for a missing row is errs.NotFound.
 type Reader interface {
 	MemoryReader
+	APIKeyReader
 	Epic(ctx context.Context, namespace, id string) (epic.Epic, error)
 	Task(ctx context.Context, namespace, id string) (epic.Task, error)
 	// BlockedBy returns at most limit of the failed and canceled tasks that a task depends on, itself or
@@ -194,6 +198,7 @@ type Place struct {
 type Tx interface {
 	Reader
 	MemoryTx
+	APIKeyTx
 	// Clock is the database's time, by which leases run.
 	Clock(ctx context.Context) (time.Time, error)
 	// Remember keeps a request, or returns the one that came earlier under the same namespace, method

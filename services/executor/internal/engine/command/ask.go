@@ -32,6 +32,8 @@ const (
 	ReasonAnswerInvalid = "ANSWER_INVALID"
 	// ReasonApproveHash is the reason when the client approved something else than the interrupt asks for.
 	ReasonApproveHash = "APPROVE_HASH_MISMATCH"
+	// ReasonApproverStarted refuses the decision of whoever started the run.
+	ReasonApproverStarted = "APPROVER_STARTED_RUN"
 	// ReasonAttemptNotWaiting is the reason when an attempt does not wait for its completion, or no longer
 	// does.
 	ReasonAttemptNotWaiting = "ATTEMPT_NOT_WAITING"
@@ -275,6 +277,9 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 		a.Answer = actor.Instead(a.Instead)
 	}
 	if q.State == journal.InterruptOpen {
+		if err := h.checkApprover(ctx, &q); err != nil {
+			return q, err
+		}
 		if err := h.checkAnswer(ctx, &q, &a); err != nil {
 			return q, err
 		}
@@ -298,6 +303,31 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 		}
 	}
 	return h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
+}
+
+// checkApprover refuses the decision of whoever started the run that asks, or its root. Who started a
+// run is written with its start and never changes, so what is read before the transaction of the
+// answer holds in it.
+func (h *Handler) checkApprover(ctx context.Context, q *journal.Interrupt) error {
+	if !h.byAnother || len(q.Approve) == 0 {
+		return nil
+	}
+	by := access.Of(ctx).String()
+	for _, id := range slices.Compact([]string{q.RunID, q.RootID}) {
+		run, err := h.journal.Head(ctx, q.Namespace, id)
+		if err != nil {
+			return err
+		}
+		given, err := record.CallerDataOf(run.Metadata)
+		if err != nil {
+			return err
+		}
+		if given.Principal == by {
+			return errs.New(errs.PermissionDenied, ReasonApproverStarted, "%s started run %s, and may not decide the approval that it asks for", by, id).
+				Set("interrupt_id", q.ID).Set("run_id", id).Hint("have somebody else decide it: executor.approvals.by_another is set")
+		}
+	}
+	return nil
 }
 
 // maxInstead bounds what is wanted in place of an answer, in bytes.

@@ -29,6 +29,8 @@ type Handler struct {
 	tokens     attempttoken.Keys
 	maxPayload int
 	log        *slog.Logger
+	// byAnother refuses decisions by those who started the run.
+	byAnother bool
 }
 
 // Live gives access to the runs in the memory of this process. Implementations are safe for concurrent use.
@@ -66,12 +68,15 @@ type Deps struct {
 	Feed   *feed.Feed
 	Tokens attempttoken.Keys
 	Logger *slog.Logger
+	// ApprovedByAnother refuses the decision of an approval by whoever started its run, or the root
+	// of that.
+	ApprovedByAnother bool
 }
 
 // New returns a Handler that accepts values of up to maxPayload bytes.
 func New(d Deps, maxPayload int) *Handler {
 	return &Handler{journal: d.Journal, live: d.Live, positions: d.Positions, programs: d.Programs, computing: d.Computing, prices: d.Prices, feed: d.Feed,
-		tokens: d.Tokens, maxPayload: maxPayload, log: d.Logger}
+		tokens: d.Tokens, maxPayload: maxPayload, log: d.Logger, byAnother: d.ApprovedByAnother}
 }
 
 // Inspect returns access to the state of a run, and its row. look passes the machine to f, which must only
