@@ -1,9 +1,7 @@
 // The filter of the list of runs: in the address, in the query of the list, and in bulk requests.
 import type { Query } from "../api/client";
 import type { RunFilter, RunState } from "../api/types";
-
-export const states = ["pending", "running", "waiting", "paused", "quarantined", "completed", "failed", "canceled"] as const;
-export const openStates = ["pending", "running", "waiting", "paused", "quarantined"];
+import { runStates } from "../ui/states";
 
 const spans: Record<string, number> = { "1h": 3_600_000, "24h": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_400_000 };
 export const spanNames = Object.keys(spans);
@@ -24,7 +22,7 @@ export interface Filter {
 export function readFilter(query: URLSearchParams): Filter {
   const one = (name: string) => query.get(name) ?? "";
   return {
-    states: query.getAll("state").filter((s) => (states as readonly string[]).includes(s)),
+    states: query.getAll("state").filter((s) => (runStates as string[]).includes(s)),
     labels: query.getAll("label").filter((l) => labelParts(l)),
     user: one("user"),
     task: one("task"),
