@@ -43,6 +43,7 @@ describe("Threads", { concurrency: false }, () => {
     await page.keyboard.press("Enter");
     await page.locator(".said-user").getByText("What is tea?").first().waitFor();
     await page.locator(".said-assistant").getByText(/^Done: /).waitFor();
+    assert.equal(await page.locator(".said-user").count(), 1, "the message stands there once");
     await accessible(page, "thread");
     const { turns } = await s.server.call(`/v1/threads/${thread.id}/turns`);
     assert.equal(turns[0].content, "What is tea?");

@@ -102,7 +102,7 @@ function Forecast({ epic }: { epic: string }) {
   const p90 = f.tokens?.p90 ?? f.tokens?.knownP90;
   return (
     <p className="small">
-      Forecast of the {count(f.tasks)} open {f.tasks === 1 ? "task" : "tasks"}: {p50 ? `${count(p50)} to ${count(p90)} tokens` : "tokens are not known"}
+      Forecast of the {count(f.tasks)} open {f.tasks === 1 ? "task" : "tasks"}: {p50 && unknown < f.tasks ? `${count(p50)} to ${count(p90)} tokens` : "tokens are not known"}
       {f.costNanoUsd?.p50 ? `, ${dollars(f.costNanoUsd.p50)} to ${dollars(f.costNanoUsd.p90)}` : ""}
       {f.durationMs?.p50 ? `, ${duration(Number(f.durationMs.p50))} to ${duration(Number(f.durationMs.p90))}` : ""}
       {unknown > 0 ? `; nothing is known of ${count(unknown)}` : ""}.

@@ -59,10 +59,9 @@ interface Props {
 }
 
 export function Chat({ items, turns, open, writing, chosen, onPrompt }: Props) {
-  const told = new Set(items.map((i) => i.runId));
-  // The list of turns may be older than that of messages.
-  const appended = (t: Turn) => items.some((i) => i.time && t.createTime && i.time >= t.createTime && messageOf(i).role === "user" && messageOf(i).content === t.content);
-  const waiting = turns.filter((t) => (["queued", "failed"].includes(word(t.state)) ? !appended(t) : t.runId && !told.has(t.runId)));
+  // A run below that of the turn appends the message, so that the ids of runs tell nothing.
+  const appended = (t: Turn) => items.some((i) => Date.parse(i.time ?? "") >= Date.parse(t.createTime ?? "") && messageOf(i).role === "user" && messageOf(i).content === t.content);
+  const waiting = turns.filter((t) => word(t.state) !== "answered" && !appended(t));
   return (
     <ol className="chat plain" aria-label="Conversation">
       {items.map((i) => (

@@ -49,7 +49,7 @@ function Asked({ state, items, states }: { state: State; items: ThreadItem[]; st
       ) : null}
       {sent.length > 0 ? (
         <>
-          <h3>{count(sent.length)} messages of the thread</h3>
+          <h3>{sent.length === 1 ? "A message" : `${count(sent.length)} messages`} of the thread</h3>
           <ol className="plain scroll sent" tabIndex={0} aria-label="Messages that were sent">
             {sent.map((i) => {
               const m = messageOf(i);
