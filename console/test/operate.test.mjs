@@ -40,6 +40,8 @@ describe("Pages", { concurrency: false }, () => {
     await row.getByRole("button", { name: "Pause" }).click();
     await row.getByRole("button", { name: "Resume" }).waitFor();
     await accessible(page, "schedules");
+    const runs = await s.at("/runs?schedule=another");
+    await shown(runs, "No run matches");
     await row.getByRole("button", { name: "Delete…" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
     await shown(page, "No schedule yet");

@@ -147,7 +147,6 @@ export default function EpicPage({ id }: { id: string }) {
       </div>
       <p className="small run-facts">
         <code>{epic.id}</code>
-        <Link href={`/runs?epic=${epic.id}`}>runs of its tasks</Link>
         {epic.parallel ? <span>runs by itself, {epic.parallel} at once</span> : null}
         {epic.workflowSlug ? <span className="tag">{epic.workflowSlug}</span> : null}
         {epic.tags?.map((t) => (

@@ -14,6 +14,7 @@ export interface Filter {
   epic: string;
   key: string;
   parent: string;
+  schedule: string;
   span: string;
   after: string;
   before: string;
@@ -29,6 +30,7 @@ export function readFilter(query: URLSearchParams): Filter {
     epic: one("epic"),
     key: one("key"),
     parent: one("parent"),
+    schedule: one("schedule"),
     span: one("span") in spans ? one("span") : "",
     after: validTime(one("after")),
     before: validTime(one("before")),
@@ -70,6 +72,7 @@ export function listQuery(f: Filter, now: number): Query {
     userId: f.user,
     businessKey: f.key,
     parentRunId: f.parent,
+    scheduleId: f.schedule,
     ...times(f, now),
   };
   for (const label of f.labels) {
@@ -81,7 +84,7 @@ export function listQuery(f: Filter, now: number): Query {
 
 /** bulkFilter is undefined where bulk requests cannot say what the list shows. */
 export function bulkFilter(f: Filter, now: number): RunFilter | undefined {
-  if (f.key || f.parent) return undefined;
+  if (f.key || f.parent || f.schedule) return undefined;
   const labels = Object.fromEntries(f.labels.map(labelParts).filter((p) => p !== undefined));
   const out: RunFilter = { ...times(f, now) };
   if (f.states.length > 0) out.states = stateNames(f);

@@ -115,7 +115,7 @@ function Time({ filter }: { filter: Filter }) {
 }
 
 export function Filters({ filter }: { filter: Filter }) {
-  const [more, setMore] = useState(filter.user !== "" || filter.key !== "" || filter.parent !== "");
+  const [more, setMore] = useState(filter.user !== "" || filter.key !== "" || filter.parent !== "" || filter.schedule !== "");
   return (
     <section className="filters" aria-label="Filters">
       <Chips legend="States" name="state" all={runStates} chosen={filter.states} />
@@ -128,6 +128,7 @@ export function Filters({ filter }: { filter: Filter }) {
             <Committed label="User" name="user" value={filter.user} />
             <Committed label="Business key" name="key" value={filter.key} />
             <Committed label="Parent run" name="parent" value={filter.parent} />
+            <Committed label="Schedule" name="schedule" value={filter.schedule} />
           </>
         ) : (
           <button type="button" className="quiet" onClick={() => setMore(true)}>
