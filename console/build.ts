@@ -7,6 +7,7 @@ import { gzipSync } from "node:zlib";
 import type { Plugin } from "vite";
 
 const hashName = "sources.txt";
+const schemaFile = "../docs/workflow.schema.json";
 const generated = "src/api/schema.d.ts";
 
 /** hashSources is computed by services/gateway/internal/console/console_test.go likewise. */
@@ -19,6 +20,9 @@ function hashSources(root: string): string {
     const sum = createHash("sha256").update(readFileSync(join(root, name))).digest("hex");
     lines.push(`${name} ${sum}\n`);
   }
+  // The editor has the schema of definitions in it.
+  const schema = createHash("sha256").update(readFileSync(join(root, schemaFile))).digest("hex");
+  lines.push(`${schemaFile} ${schema}\n`);
   lines.sort();
   return createHash("sha256").update(lines.join("")).digest("hex");
 }

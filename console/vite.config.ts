@@ -11,6 +11,7 @@ export default defineConfig({
     outDir: "../services/gateway/internal/console/bundle",
     emptyOutDir: true,
     target: "es2022",
+    cssTarget: ["chrome123", "firefox120", "safari17.5"], // these know light-dark()
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     reportCompressedSize: false,

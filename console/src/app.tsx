@@ -31,6 +31,20 @@ function later<P extends object>(load: () => Promise<{ default: ComponentType<P>
 
 const RunPage = later(() => import("./run/page"));
 const PlaygroundPage = later(() => import("./playground/page"));
+const EpicsPage = later(() => import("./epics/list"));
+const EpicPage = later(() => import("./epics/page"));
+const ThreadsPage = later(() => import("./threads/list"));
+const WorkflowsPage = later(() => import("./workflows/list"));
+const WorkflowPage = later(() => import("./workflows/page"));
+const SchedulesPage = later(() => import("./operate/schedules"));
+const LimitsPage = later(() => import("./operate/limits"));
+const WorkersPage = later(() => import("./operate/workers"));
+const ActorsPage = later(() => import("./operate/actors"));
+const PricesPage = later(() => import("./operate/prices"));
+const MemoryPage = later(() => import("./operate/memory"));
+const WebhooksPage = later(() => import("./operate/webhooks"));
+const SettingsPage = later(() => import("./operate/settings"));
+const ThreadPage = later(() => import("./threads/page"));
 
 function newQueries() {
   return new QueryClient({
@@ -47,16 +61,42 @@ function newQueries() {
   });
 }
 
-const places = [
-  { path: "/runs", name: "Runs", keys: "g r" },
-  { path: "/playground", name: "Playground", keys: "g p" },
+interface Place {
+  path: string;
+  name: string;
+  keys: string;
+  Page: ComponentType;
+  /** One is the page of one of what the list has. */
+  One?: ComponentType<{ id: string }>;
+}
+
+const places: Place[] = [
+  { path: "/runs", name: "Runs", keys: "g r", Page: RunsPage, One: RunPage },
+  { path: "/playground", name: "Playground", keys: "g p", Page: PlaygroundPage },
+  { path: "/epics", name: "Epics", keys: "g e", Page: EpicsPage, One: EpicPage },
+  { path: "/threads", name: "Threads", keys: "g t", Page: ThreadsPage, One: ThreadPage },
+  { path: "/workflows", name: "Workflows", keys: "g w", Page: WorkflowsPage, One: WorkflowPage },
+  { path: "/schedules", name: "Schedules", keys: "g s", Page: SchedulesPage },
+  { path: "/limits", name: "Limits", keys: "g l", Page: LimitsPage },
+  { path: "/workers", name: "Workers", keys: "g o", Page: WorkersPage },
+  { path: "/actors", name: "Actors", keys: "g a", Page: ActorsPage },
+  { path: "/prices", name: "Prices", keys: "g c", Page: PricesPage },
+  { path: "/memory", name: "Memory", keys: "g m", Page: MemoryPage },
+  { path: "/webhooks", name: "Webhooks", keys: "g h", Page: WebhooksPage },
+  { path: "/settings", name: "Settings", keys: "g i", Page: SettingsPage },
 ];
 
+/** placeOf is the page that has an address, with the name of the one thing that it is about. */
+function placeOf(path: string): { place?: Place; id: string } {
+  const [, first = "", id = "", ...more] = path.split("/");
+  const place = path === "/" ? places[0] : places.find((p) => p.path === `/${first}`);
+  return more.length > 0 || (id && !place?.One) ? { id: "" } : { place, id: decodeURIComponent(id) };
+}
+
 function Page({ path }: { path: string }) {
-  if (path === "/" || path === "/runs") return <RunsPage />;
-  if (path === "/playground") return <PlaygroundPage />;
-  const run = /^\/runs\/([^/]+)$/.exec(path);
-  if (run?.[1]) return <RunPage key={run[1]} id={decodeURIComponent(run[1])} />;
+  const { place, id } = placeOf(path);
+  if (place?.One && id) return <place.One key={id} id={id} />;
+  if (place) return <place.Page />;
   return (
     <Empty title="There is nothing here">
       <p>
@@ -133,7 +173,7 @@ export function App() {
         </Link>
         <nav aria-label="Pages">
           {places.map((p) => (
-            <Link key={p.path} href={p.path} aria-current={path === p.path || (path === "/" && p.path === "/runs") ? "page" : undefined}>
+            <Link key={p.path} href={p.path} aria-current={placeOf(path).place === p ? "page" : undefined}>
               {p.name}
             </Link>
           ))}

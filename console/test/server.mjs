@@ -1,7 +1,7 @@
 // A real `epigraph dev` on free loopback ports, and a client of its API.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -10,16 +10,21 @@ const binary = process.env.EPIGRAPH_BIN ?? join(import.meta.dirname, "../../bin/
 
 export class Server {
   /** start runs the suite; http is the address of the pages, where port 0 takes a free one. */
-  static async start({ http = "127.0.0.1:0" } = {}) {
+  static async start({ http = "127.0.0.1:0", config = "" } = {}) {
     const s = new Server();
     s.data = await mkdtemp(join(tmpdir(), "console-test-"));
     s.http = http;
+    if (config) {
+      s.config = join(s.data, "config.yaml");
+      await writeFile(s.config, config);
+    }
     await s.run();
     return s;
   }
 
   async run() {
     const args = ["dev", "--json", "--scripted", "--http", this.http, "--grpc", "127.0.0.1:0", "--data", join(this.data, "db")];
+    if (this.config) args.push("--config", this.config);
     this.process = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
     this.log = "";
     this.process.stderr.on("data", (text) => {
@@ -53,9 +58,9 @@ export class Server {
     await rm(this.data, { recursive: true, force: true });
   }
 
-  async call(path, body) {
+  async call(path, body, method = "POST") {
     const headers = { Authorization: `Bearer ${this.key}`, "Content-Type": "application/json" };
-    const res = await fetch(this.url + path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
+    const res = await fetch(this.url + path, body ? { method, headers, body: JSON.stringify(body) } : { headers });
     const answer = await res.json();
     if (!res.ok) throw new Error(`${path}: ${JSON.stringify(answer)}`);
     return answer;
@@ -73,6 +78,15 @@ export class Server {
       if (run.endTime) throw new Error(`the run has ended as ${run.state}, not as ${state}`);
       await new Promise((done) => setTimeout(done, 50));
     }
+  }
+}
+
+/** until calls read until its answer is true, and returns the answer. */
+export async function until(read) {
+  for (;;) {
+    const value = await read();
+    if (value) return value;
+    await new Promise((done) => setTimeout(done, 50));
   }
 }
 

@@ -75,10 +75,28 @@ export async function get<T>(path: string, query?: Query, signal?: AbortSignal):
   return (await res.json()) as T;
 }
 
-export async function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
-  const headers = { "Content-Type": "application/json" };
-  const res = await send(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+type Method = "POST" | "PUT" | "PATCH" | "DELETE";
+
+async function change<T>(method: Method, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const headers: Record<string, string> = body === undefined ? {} : { "Content-Type": "application/json" };
+  const res = await send(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal });
   return (await res.json()) as T;
+}
+
+export function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+  return change<T>("POST", path, body, signal);
+}
+
+export function put<T>(path: string, body: unknown): Promise<T> {
+  return change<T>("PUT", path, body);
+}
+
+export function patch<T>(path: string, body: unknown): Promise<T> {
+  return change<T>("PATCH", path, body);
+}
+
+export function remove(path: string): Promise<unknown> {
+  return change("DELETE", path);
 }
 
 /** requestId makes a request that changes something repeatable. */

@@ -7,12 +7,16 @@ interface Props {
   marks: Mark[];
   onChange: (text: string) => void;
   field: RefObject<HTMLTextAreaElement | null>;
+  label: string;
+  placeholder: string;
+  /** onCaret is told where one types. */
+  onCaret?: (at: number) => void;
 }
 
 /** tooLong is from where on the marks are left out, because each key would draw them anew. */
 const tooLong = 200_000;
 
-export function Editor({ text, marks, onChange, field }: Props) {
+export function Editor({ text, marks, onChange, field, label, placeholder, onCaret }: Props) {
   const behind = useRef<HTMLPreElement>(null);
   const shown = useMemo(() => (text.length > tooLong ? [] : pieces(text, marks)), [text, marks]);
   return (
@@ -32,12 +36,13 @@ export function Editor({ text, marks, onChange, field }: Props) {
       <textarea
         ref={field}
         className="code"
-        aria-label="Plan"
+        aria-label={label}
         aria-describedby="findings"
-        placeholder="Paste what a model wrote about how to solve something."
+        placeholder={placeholder}
         spellCheck={false}
         value={text}
         onChange={(e) => onChange(e.target.value)}
+        onSelect={(e) => onCaret?.(e.currentTarget.selectionStart)}
         onScroll={(e) => {
           if (behind.current) {
             behind.current.scrollTop = e.currentTarget.scrollTop;

@@ -4,15 +4,16 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { ApiError, get, post, requestId } from "../api/client";
 import type { CompilePlan, ListActors, ParsePlan, Run, ValidateGraph } from "../api/types";
 import { navigate } from "../router";
+import { useLater } from "../ui/later";
 import { Fault, Status, usePageTitle } from "../ui/parts";
 import { useShortcuts } from "../ui/shortcuts";
 import { Editor } from "./editor";
 import { forecast } from "./forecast";
 import { findings, type Mark, place, repairPlace } from "./marks";
+import { GraphForecast } from "../workflows/forecast";
 import { PlanPicture } from "./picture";
 
 const draftName = "epigraph.draft";
-const pause = 250;
 
 const examples = [
   { name: "Arrows", text: "research -> outline, figures\noutline, figures -> draft\ndraft -> review\n" },
@@ -25,15 +26,6 @@ const examples = [
     text: '```json\n[\n  {"id": 1, "task": "search for papers", "deps": []},\n  {"id": 2, "task": "summarize them", "deps": [1]},\n  {"id": 3, "task": "compare the summaries", "deps": [2, 7]},\n]\n```\n',
   },
 ];
-
-function useLater<T>(value: T): T {
-  const [later, setLater] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setLater(value), pause);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return later;
-}
 
 /** argumentsOf reads the field of arguments; a string is what is wrong with it. */
 function argumentsOf(text: string): Record<string, unknown> | string {
@@ -136,6 +128,8 @@ export default function PlaygroundPage() {
             text={text}
             marks={marks}
             field={field}
+            label="Plan"
+            placeholder="Paste what a model wrote about how to solve something."
             onChange={(t) => {
               setText(t);
               setAccepted([]);
@@ -253,11 +247,11 @@ export default function PlaygroundPage() {
           </div>
           {look && look.problems > 0 ? (
             <>
-              <h2>Forecast</h2>
+              <h2>Calls</h2>
               <p>
                 {look.problems} calls of <code>{actor}</code> at least, of which {look.depth} wait for each other and {look.width === 1 ? "one runs" : `up to ${look.width} run`} at once.
-                {actor === "llm" || actor === "agent" ? " Models are asked: what that costs depends on the prompts and the answers." : ""}
               </p>
+              {ready && compiled.data?.made.graph ? <GraphForecast graph={compiled.data.made.graph} /> : null}
             </>
           ) : null}
           {compiled.error instanceof ApiError ? <Fault error={compiled.error} /> : null}

@@ -7,19 +7,8 @@ import { navigate } from "../router";
 import { word } from "../ui/format";
 import { Dialog, Fault } from "../ui/parts";
 import { useShortcuts } from "../ui/shortcuts";
+import { type Verb, verbs } from "../ui/states";
 import { useModel, useTopic } from "./use";
-
-type Verb = "pause" | "resume" | "retry" | "cancel";
-
-const offered: Record<string, Verb[]> = {
-  pending: ["cancel"],
-  running: ["pause", "cancel"],
-  waiting: ["pause", "cancel"],
-  paused: ["resume", "cancel"],
-  quarantined: ["resume", "cancel"],
-  failed: ["retry"],
-  canceled: ["retry"],
-};
 
 export function Actions() {
   const model = useModel();
@@ -37,7 +26,7 @@ export function Actions() {
       else model.keep(run);
     },
   });
-  const verbs = offered[word(model.run?.state)] ?? [];
+  const offered = verbs[word(model.run?.state)] ?? [];
   const pending = model.run?.pendingCommands ?? [];
   const go = (verb: Verb) => {
     act.reset();
@@ -45,13 +34,13 @@ export function Actions() {
     else act.mutate(verb);
   };
   useShortcuts([
-    ...verbs.map((v) => ({ keys: v === "retry" ? "R" : v === "cancel" ? "C" : "P", does: `${v[0]?.toUpperCase()}${v.slice(1)} the run`, run: () => go(v) })),
+    ...offered.map((v) => ({ keys: v === "retry" ? "R" : v === "cancel" ? "C" : "P", does: `${v[0]?.toUpperCase()}${v.slice(1)} the run`, run: () => go(v) })),
   ]);
   return (
     <>
       <div className="buttons">
         {pending.length > 0 ? <span className="small muted">recorded, not yet applied: {pending.map(word).join(", ")}</span> : null}
-        {verbs.map((v) => (
+        {offered.map((v) => (
           <button key={v} type="button" className={v === "cancel" ? "danger" : ""} disabled={act.isPending} onClick={() => go(v)}>
             {v}
           </button>

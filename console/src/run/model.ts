@@ -2,7 +2,7 @@
 import { ApiError, address, get } from "../api/client";
 import { follow, type ServerEvent, type StreamState } from "../api/stream";
 import type { Graph, GraphNode, ListVisits, Run, RunEvent, RunGraph, Visit, VisitRef, VisitState } from "../api/types";
-import { word } from "../ui/format";
+import { hasEnded, isClosedVisit } from "../ui/states";
 
 const visitsPage = 1000;
 
@@ -78,7 +78,7 @@ export class RunModel {
   }
 
   get ended(): boolean {
-    return ["completed", "failed", "canceled"].includes(word(this.run?.state));
+    return hasEnded(this.run);
   }
 
   subscribe(topic: Topic, told: () => void): () => void {
@@ -177,7 +177,7 @@ export class RunModel {
       if (!old?.endTime) this.change(visit, { state: "VISIT_STATE_RUNNING", attempts: attempt, actor, startTime: old?.startTime ?? time });
     } else if (ev.attemptEnded) {
       const a = ev.attemptEnded;
-      const over = closed.includes(word(a.state));
+      const over = isClosedVisit(a.state);
       this.change(a.visit, {
         state: a.state,
         attempts: a.attempt,
@@ -195,7 +195,7 @@ export class RunModel {
       this.change(ev.attemptProgress.visit, { progress: ev.attemptProgress.progress });
     } else if (ev.visitsChanged) {
       for (const c of ev.visitsChanged.visits ?? []) {
-        const over = closed.includes(word(c.state));
+        const over = isClosedVisit(c.state);
         this.change(c.visit, { state: c.state, error: c.error, skipReason: c.reason, skipMessage: c.message, ...(over ? { endTime: time } : {}) });
       }
     } else if (ev.graphAmended || ev.graphExpanded) {
@@ -248,8 +248,6 @@ export class RunModel {
 }
 
 const none: Visit[] = [];
-
-export const closed = ["completed", "failed", "skipped", "canceled", "abstained"];
 
 function listen<K>(all: Map<K, Set<() => void>>, name: K, told: () => void): () => void {
   const set = all.get(name) ?? new Set();

@@ -18,6 +18,20 @@ const colors: Record<string, string> = {
   "needs reconciliation": "--red",
 };
 
+/** colorsOf resolves the colors of the style sheet, which depend on dark and light, as an element shows them. */
+function colorsOf(el: HTMLElement): (name: string) => string {
+  const known = new Map<string, string>();
+  return (name) => {
+    let value = known.get(name);
+    if (value === undefined) {
+      el.style.color = `var(${name})`;
+      value = getComputedStyle(el).color;
+      known.set(name, value);
+    }
+    return value;
+  };
+}
+
 export function Overview({ placed, onGo }: { placed: Placed; onGo: (x: number, y: number) => void }) {
   const model = useModel();
   const version = useCalm(model, "visits", 500);
@@ -32,13 +46,13 @@ export function Overview({ placed, onGo }: { placed: Placed; onGo: (x: number, y
   useEffect(() => {
     const g = canvas.current?.getContext("2d", { willReadFrequently: true });
     if (!g) return;
-    const style = getComputedStyle(document.documentElement);
-    g.fillStyle = style.getPropertyValue("--raised");
+    const color = colorsOf(g.canvas);
+    g.fillStyle = color("--raised");
     g.fillRect(0, 0, width, height);
     placed.boxes.forEach((b, i) => {
       const p = placed.layout.places[i];
       if (!p) return;
-      g.fillStyle = style.getPropertyValue(colors[word(model.visitsOf(b.id).at(-1)?.state)] ?? "--line");
+      g.fillStyle = color(colors[word(model.visitsOf(b.id).at(-1)?.state)] ?? "--line");
       g.fillRect(p.x * sx, p.y * sy, Math.max(b.width * sx, 1), Math.max(b.height * sy, 1));
     });
     frame.current = g.getImageData(0, 0, width, height);
@@ -50,7 +64,7 @@ export function Overview({ placed, onGo }: { placed: Placed; onGo: (x: number, y
     const [w = 0, h = 0] = sight.split(" ").map(Number);
     const [x, y, zoom] = view;
     g.putImageData(frame.current, 0, 0);
-    g.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--text");
+    g.strokeStyle = colorsOf(g.canvas)("--text");
     g.strokeRect((-x / zoom) * sx, (-y / zoom) * sy, (w / zoom) * sx, (h / zoom) * sy);
   }, [view, sight, version, placed, sx, sy]);
 

@@ -1,9 +1,11 @@
 // One run: its graph, timeline, events, questions, and why it stands.
 import { Link, setQuery, useAddress } from "../router";
+import { Tabs } from "../ui/filters";
 import { count, dollars, duration } from "../ui/format";
 import { Fault, Json, State, usePageTitle, useNow, When } from "../ui/parts";
 import { useShortcuts } from "../ui/shortcuts";
 import { Actions } from "./actions";
+import { Amend } from "./amend";
 import { Explanation } from "./explain";
 import { GraphView } from "./graph";
 import { Interrupts } from "./interrupts";
@@ -17,6 +19,7 @@ const tabs = [
   { name: "timeline", title: "Timeline" },
   { name: "events", title: "Events" },
   { name: "result", title: "Input and result" },
+  { name: "amend", title: "Amend" },
 ];
 
 function Facts() {
@@ -129,19 +132,14 @@ function Body() {
       <Fault error={model.error} />
       <Explanation onChoose={choose} />
       <Interrupts />
-      <nav className="tabs" aria-label="Views of the run">
-        {tabs.map((t) => (
-          <button key={t.name} type="button" aria-current={t.name === tab ? "page" : undefined} onClick={() => setQuery({ tab: t.name })}>
-            {t.title}
-          </button>
-        ))}
-      </nav>
+      <Tabs label="Views of the run" tabs={tabs} at={tab} />
       <div className="split">
         <div className="view">
           {tab === "graph" && model.graph ? <GraphView graph={model.graph} chosen={chosen} onChoose={choose} /> : null}
           {tab === "timeline" ? <Timeline chosen={chosen} onChoose={choose} /> : null}
           {tab === "events" ? <EventLog /> : null}
           {tab === "result" ? <Result /> : null}
+          {tab === "amend" && model.graph ? <Amend /> : null}
         </div>
         {chosen && (tab === "graph" || tab === "timeline") ? <NodePanel key={chosen} id={chosen} onClose={() => choose("")} /> : null}
       </div>

@@ -2,20 +2,12 @@
 import { useState } from "react";
 import type { GraphNode, Visit } from "../api/types";
 import { Link } from "../router";
+import { Fact } from "../ui/facts";
 import { count, dollars, duration, milliseconds, word } from "../ui/format";
 import { Json, State, When } from "../ui/parts";
 import { childrenOf, useChildren } from "./children";
+import { Fork } from "./fork";
 import { useModel, useVisits } from "./use";
-
-function Fact({ name, children }: { name: string; children: React.ReactNode }) {
-  if (children === undefined || children === null || children === "" || children === false) return null;
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
 
 function Arguments({ node, from }: { node: GraphNode; from: string[] }) {
   const args: Record<string, unknown> = {};
@@ -142,6 +134,9 @@ export function NodePanel({ id, onClose }: { id: string; onClose: () => void }) 
       ) : null}
       {visit ? <VisitFacts visit={visit} /> : <p className="muted">The node has not run yet.</p>}
       <Arguments node={node} from={from} />
+      <p className="buttons">
+        <Fork node={node} visit={visit} />
+      </p>
       <details>
         <summary>Rules</summary>
         <Json value={rules} label="Rules of the node" />

@@ -5,6 +5,7 @@ import { ApiError, post, requestId } from "../api/client";
 import type { BulkFailure, Run, RunFilter } from "../api/types";
 import { count, word } from "../ui/format";
 import { Dialog, Fault } from "../ui/parts";
+import { verbs } from "../ui/states";
 
 export type BulkVerb = "cancel" | "retry";
 
@@ -83,12 +84,6 @@ export function BulkDialog({ verb, filter, onClose }: { verb: BulkVerb; filter: 
 
 export type ChosenVerb = "pause" | "resume" | "cancel";
 
-const fits: Record<ChosenVerb, string[]> = {
-  pause: ["running", "waiting"],
-  resume: ["paused", "quarantined"],
-  cancel: ["pending", "running", "waiting", "paused", "quarantined"],
-};
-
 /** ChosenDialog changes runs one by one, with their etags: what changed meanwhile is left alone. */
 export function ChosenDialog({ verb, runs, onClose }: { verb: ChosenVerb; runs: Run[]; onClose: () => void }) {
   const queries = useQueryClient();
@@ -96,7 +91,7 @@ export function ChosenDialog({ verb, runs, onClose }: { verb: ChosenVerb; runs: 
   const [done, setDone] = useState(0);
   // Whatever the list shows later, this is about what was chosen.
   const [chosen] = useState(runs);
-  const will = chosen.filter((r) => fits[verb].includes(word(r.state)));
+  const will = chosen.filter((r) => verbs[word(r.state)]?.includes(verb));
   const wont = chosen.filter((r) => !will.includes(r));
   const act = useMutation({
     mutationFn: async () => {
@@ -113,14 +108,14 @@ export function ChosenDialog({ verb, runs, onClose }: { verb: ChosenVerb; runs: 
     },
     onSettled: () => queries.invalidateQueries({ queryKey: ["runs"] }),
   });
-  const verbs = verb === "pause" ? "paused" : verb === "resume" ? "resumed" : "canceled";
+  const past = verb === "pause" ? "paused" : verb === "resume" ? "resumed" : "canceled";
   return (
     <Dialog title={`${verb[0]?.toUpperCase()}${verb.slice(1)} the chosen runs`} open onClose={onClose}>
       <p>
         <strong>
           {will.length} of {chosen.length}
         </strong>{" "}
-        will be {verbs}:
+        will be {past}:
       </p>
       <ul className="plain scroll" tabIndex={0} aria-label="Runs">
         {will.map((r) => (
@@ -134,7 +129,7 @@ export function ChosenDialog({ verb, runs, onClose }: { verb: ChosenVerb; runs: 
           {wont.length} will not, because of {wont.length === 1 ? "its state" : "their states"}: {[...new Set(wont.map((r) => word(r.state)))].join(", ")}.
         </p>
       ) : null}
-      <div role="status">{act.isPending || act.isSuccess ? <p>{`${done} of ${will.length} were ${verbs}.`}</p> : null}</div>
+      <div role="status">{act.isPending || act.isSuccess ? <p>{`${done} of ${will.length} were ${past}.`}</p> : null}</div>
       <Failures of={failures} />
       <p className="buttons">
         <button

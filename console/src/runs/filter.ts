@@ -1,9 +1,7 @@
 // The filter of the list of runs: in the address, in the query of the list, and in bulk requests.
 import type { Query } from "../api/client";
 import type { RunFilter, RunState } from "../api/types";
-
-export const states = ["pending", "running", "waiting", "paused", "quarantined", "completed", "failed", "canceled"] as const;
-export const openStates = ["pending", "running", "waiting", "paused", "quarantined"];
+import { runStates } from "../ui/states";
 
 const spans: Record<string, number> = { "1h": 3_600_000, "24h": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_400_000 };
 export const spanNames = Object.keys(spans);
@@ -16,6 +14,7 @@ export interface Filter {
   epic: string;
   key: string;
   parent: string;
+  schedule: string;
   span: string;
   after: string;
   before: string;
@@ -24,13 +23,14 @@ export interface Filter {
 export function readFilter(query: URLSearchParams): Filter {
   const one = (name: string) => query.get(name) ?? "";
   return {
-    states: query.getAll("state").filter((s) => (states as readonly string[]).includes(s)),
+    states: query.getAll("state").filter((s) => (runStates as string[]).includes(s)),
     labels: query.getAll("label").filter((l) => labelParts(l)),
     user: one("user"),
     task: one("task"),
     epic: one("epic"),
     key: one("key"),
     parent: one("parent"),
+    schedule: one("schedule"),
     span: one("span") in spans ? one("span") : "",
     after: validTime(one("after")),
     before: validTime(one("before")),
@@ -72,6 +72,7 @@ export function listQuery(f: Filter, now: number): Query {
     userId: f.user,
     businessKey: f.key,
     parentRunId: f.parent,
+    scheduleId: f.schedule,
     ...times(f, now),
   };
   for (const label of f.labels) {
@@ -83,7 +84,7 @@ export function listQuery(f: Filter, now: number): Query {
 
 /** bulkFilter is undefined where bulk requests cannot say what the list shows. */
 export function bulkFilter(f: Filter, now: number): RunFilter | undefined {
-  if (f.key || f.parent) return undefined;
+  if (f.key || f.parent || f.schedule) return undefined;
   const labels = Object.fromEntries(f.labels.map(labelParts).filter((p) => p !== undefined));
   const out: RunFilter = { ...times(f, now) };
   if (f.states.length > 0) out.states = stateNames(f);

@@ -4,7 +4,9 @@ import { type FormEvent, useState } from "react";
 import { get } from "../api/client";
 import type { ListEpics, ListTasks } from "../api/types";
 import { navigate, setQuery } from "../router";
-import { type Filter, isEmpty, labelParts, spanNames, states } from "./filter";
+import { type Filter, isEmpty, labelParts, spanNames } from "./filter";
+import { Chips, Committed } from "../ui/filters";
+import { runStates } from "../ui/states";
 
 function EpicAndTask({ filter }: { filter: Filter }) {
   const [asked, setAsked] = useState(filter.epic !== "");
@@ -74,26 +76,6 @@ function Labels({ filter }: { filter: Filter }) {
   );
 }
 
-/** Committed is a field whose text becomes part of the filter when it is left or Enter is pressed. */
-function Committed({ label, name, value }: { label: string; name: string; value: string }) {
-  const commit = (text: string) => {
-    if (text.trim() !== value) setQuery({ [name]: text.trim() });
-  };
-  return (
-    <label>
-      {label}
-      <input
-        key={value}
-        defaultValue={value}
-        spellCheck={false}
-        autoComplete="off"
-        onBlur={(e) => commit(e.target.value)}
-        onKeyDown={(e) => e.key === "Enter" && commit(e.currentTarget.value)}
-      />
-    </label>
-  );
-}
-
 function Time({ filter }: { filter: Filter }) {
   const [own, setOwn] = useState(filter.after !== "" || filter.before !== "");
   return (
@@ -133,20 +115,10 @@ function Time({ filter }: { filter: Filter }) {
 }
 
 export function Filters({ filter }: { filter: Filter }) {
-  const [more, setMore] = useState(filter.user !== "" || filter.key !== "" || filter.parent !== "");
-  const toggle = (state: string) =>
-    setQuery({ state: filter.states.includes(state) ? filter.states.filter((s) => s !== state) : [...filter.states, state] });
+  const [more, setMore] = useState(filter.user !== "" || filter.key !== "" || filter.parent !== "" || filter.schedule !== "");
   return (
     <section className="filters" aria-label="Filters">
-      <fieldset className="chips">
-        <legend className="hidden">States</legend>
-        {states.map((s) => (
-          <label key={s} className="chip">
-            <input type="checkbox" checked={filter.states.includes(s)} onChange={() => toggle(s)} />
-            <span>{s}</span>
-          </label>
-        ))}
-      </fieldset>
+      <Chips legend="States" name="state" all={runStates} chosen={filter.states} />
       <div className="fields">
         <Labels filter={filter} />
         <Time filter={filter} />
@@ -156,6 +128,7 @@ export function Filters({ filter }: { filter: Filter }) {
             <Committed label="User" name="user" value={filter.user} />
             <Committed label="Business key" name="key" value={filter.key} />
             <Committed label="Parent run" name="parent" value={filter.parent} />
+            <Committed label="Schedule" name="schedule" value={filter.schedule} />
           </>
         ) : (
           <button type="button" className="quiet" onClick={() => setMore(true)}>

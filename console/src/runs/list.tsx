@@ -6,11 +6,12 @@ import type { ListRuns, Run } from "../api/types";
 import { Link, useAddress } from "../router";
 import { count, dollars, duration, word } from "../ui/format";
 import { Command, Empty, Fault, State, Status, usePageTitle, useNow, When } from "../ui/parts";
-import { useShortcuts } from "../ui/shortcuts";
+import { step, useShortcuts } from "../ui/shortcuts";
+import { isOpen } from "../ui/states";
 import { BulkDialog, type BulkVerb, ChosenDialog, type ChosenVerb } from "./bulk";
 import { bulkFilter, isEmpty, listQuery, readFilter } from "./filter";
 import { Filters } from "./filters";
-import { isOpen, refreshAfter, useRunFeed } from "./live";
+import { refreshAfter, useRunFeed } from "./live";
 
 const pageSize = 50;
 
@@ -94,13 +95,6 @@ function NoRuns({ filtered }: { filtered: boolean }) {
       </p>
     </Empty>
   );
-}
-
-function step(by: number) {
-  const rows = [...document.querySelectorAll<HTMLElement>("[data-row]")];
-  const at = rows.findIndex((r) => r === document.activeElement);
-  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1);
-  rows[next]?.focus();
 }
 
 export function RunsPage() {

@@ -2,7 +2,7 @@
 
 /** word makes "waiting" of "RUN_STATE_WAITING". */
 export function word(value: string | undefined): string {
-  return (value ?? "").replace(/^[A-Z]+_(STATE|KIND|TYPE|SOURCE|BASIS)_/, "").toLowerCase().replaceAll("_", " ");
+  return (value ?? "").replace(/^(?:[A-Z]+_)+?(?:STATE|KIND|TYPE|SOURCE|BASIS|POLICY|LIFETIME|LEVEL)_/, "").toLowerCase().replaceAll("_", " ");
 }
 
 const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });

@@ -54,3 +54,11 @@ export function useShortcuts(shortcuts: Shortcut[]) {
     };
   }, [shape]);
 }
+
+/** step moves the focus through the rows of a list, which are marked by data-row. */
+export function step(by: number) {
+  const rows = [...document.querySelectorAll<HTMLElement>("[data-row]")];
+  const at = rows.findIndex((r) => r === document.activeElement);
+  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1);
+  rows[next]?.focus();
+}

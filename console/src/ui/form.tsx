@@ -1,6 +1,6 @@
 // A form made from the JSON Schema of an answer. What a form cannot express is written as JSON.
 import { type FormEvent, type ReactNode, useId, useState } from "react";
-import { pretty } from "../ui/format";
+import { pretty } from "./format";
 
 export interface Schema {
   type?: string | string[];

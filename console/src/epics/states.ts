@@ -1,0 +1,15 @@
+// The states of epics and tasks.
+import type { Epic } from "../api/types";
+import { word } from "../ui/format";
+
+const endedStates = ["completed", "failed", "canceled"] as const;
+
+export const epicStates = ["planning", "active", "paused", ...endedStates] as const;
+
+/** taskStates are the columns of a board. */
+export const taskStates = ["blocked", "pending", "running", ...endedStates] as const;
+
+/** isDone says whether an epic has ended. */
+export function isDone(epic: Epic): boolean {
+  return (endedStates as readonly string[]).includes(word(epic.state));
+}
