@@ -61,7 +61,7 @@ func TestLearnWithoutRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k, at := &keptMemory{full: "ada"}, time.Now().Add(-c.age)
-			err := rpc.NewRegistry(nil, nil, k, "db", nil).Learn(t.Context(), "acme", outbox.Learned{RunID: "run_1", Learnings: []outbox.Learning{
+			err := rpc.NewRegistry(nil, k, "db", nil).Learn(t.Context(), "acme", outbox.Learned{RunID: "run_1", Learnings: []outbox.Learning{
 				{ID: "1", Agent: "a", User: "ada", Name: "drink", Content: "tea", Time: at}, {ID: "2", Agent: "a", Name: "food", Content: "rice", Time: at},
 			}})
 			require.Equal(t, c.want, errs.KindOf(err), "%v", err)
