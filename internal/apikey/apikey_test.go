@@ -54,7 +54,7 @@ type shelf struct {
 
 func (s *shelf) lookup(_ context.Context, t apikey.Token) (apikey.Key, bool, error) {
 	s.asked.Add(1)
-	time.Sleep(s.takes)
+	time.Sleep(s.takes) //nolint:forbidigo // fake time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, found := s.keys[t.Namespace+"/"+t.ID]
@@ -117,9 +117,9 @@ func TestRing(t *testing.T) {
 	each("Revocation/IsHeardWithinSeconds", func(t *testing.T, s *shelf, r *apikey.Ring, token apikey.Token) {
 		require.True(t, opens(t, r, token))
 		delete(s.keys, "a/key_1")
-		time.Sleep(4 * time.Second)
+		time.Sleep(4 * time.Second) //nolint:forbidigo // fake time
 		require.True(t, opens(t, r, token), "an answer is kept")
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		require.False(t, opens(t, r, token))
 	})
 	each("Expiry/IsKnownWithoutAsking", func(t *testing.T, s *shelf, r *apikey.Ring, token apikey.Token) {
@@ -127,16 +127,16 @@ func TestRing(t *testing.T) {
 		k.Expires = time.Now().Add(2 * time.Second)
 		s.keys["a/key_1"] = k
 		require.True(t, opens(t, r, token))
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) //nolint:forbidigo // fake time
 		require.False(t, opens(t, r, token))
 		require.EqualValues(t, 1, s.asked.Load())
 	})
 	each("Outage/AKnownKeyOpensForAMinute", func(t *testing.T, s *shelf, r *apikey.Ring, token apikey.Token) {
 		require.True(t, opens(t, r, token))
 		s.fail(errors.New("away"))
-		time.Sleep(59 * time.Second)
+		time.Sleep(59 * time.Second) //nolint:forbidigo // fake time
 		require.True(t, opens(t, r, token))
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		_, _, err := r.Authenticate(t.Context(), token)
 		require.Equal(t, apikey.ReasonAway, errs.ReasonOf(err))
 		require.True(t, errs.Is(err, errs.Unavailable))

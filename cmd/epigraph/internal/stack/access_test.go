@@ -3,6 +3,7 @@ package stack_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -127,7 +128,7 @@ func callEmpty(t *testing.T, conn *grpc.ClientConn, method string, open bool) er
 	if err != nil {
 		return err
 	}
-	if err := s.SendMsg(&emptypb.Empty{}); err != nil && err != io.EOF {
+	if err := s.SendMsg(&emptypb.Empty{}); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	_ = s.CloseSend()

@@ -74,7 +74,7 @@ func TestKeys(t *testing.T) {
 	require.NoError(t, err)
 	for name, knock := range doors {
 		t.Run(name+"/ClosesSoonAfterTheRevocation", func(t *testing.T) {
-			require.Eventually(t, func() bool { return errs.ReasonOf(knock(t)) == "CREDENTIALS_INVALID" }, 20*time.Second, 100*time.Millisecond)
+			testkit.Eventually(t, func() bool { return errs.ReasonOf(knock(t)) == "CREDENTIALS_INVALID" })
 		})
 	}
 }

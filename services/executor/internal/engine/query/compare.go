@@ -286,11 +286,11 @@ func sum(values ...json.RawMessage) [sha256.Size]byte {
 	h := sha256.New()
 	for _, v := range values {
 		if len(v) <= maxNormalized {
-			var any any
+			var value any
 			d := json.NewDecoder(bytes.NewReader(v))
 			d.UseNumber()
-			if d.Decode(&any) == nil {
-				if b, err := json.Marshal(any); err == nil {
+			if d.Decode(&value) == nil {
+				if b, err := json.Marshal(value); err == nil {
 					v = b
 				}
 			}
