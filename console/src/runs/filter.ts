@@ -12,6 +12,7 @@ export interface Filter {
   user: string;
   task: string;
   epic: string;
+  workflow: string;
   key: string;
   parent: string;
   schedule: string;
@@ -28,6 +29,7 @@ export function readFilter(query: URLSearchParams): Filter {
     user: one("user"),
     task: one("task"),
     epic: one("epic"),
+    workflow: one("workflow"),
     key: one("key"),
     parent: one("parent"),
     schedule: one("schedule"),
@@ -69,6 +71,8 @@ export function listQuery(f: Filter, now: number): Query {
   const out: Query = {
     states: stateNames(f),
     taskId: f.task,
+    epicId: f.epic,
+    workflow: f.workflow,
     userId: f.user,
     businessKey: f.key,
     parentRunId: f.parent,
@@ -90,6 +94,8 @@ export function bulkFilter(f: Filter, now: number): RunFilter | undefined {
   if (f.states.length > 0) out.states = stateNames(f);
   if (f.labels.length > 0) out.labels = labels;
   if (f.task) out.taskId = f.task;
+  if (f.epic) out.epicId = f.epic;
+  if (f.workflow) out.workflow = f.workflow;
   if (f.user) out.userId = f.user;
   return out;
 }

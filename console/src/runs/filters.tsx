@@ -38,7 +38,7 @@ function EpicAndTask({ filter }: { filter: Filter }) {
         <label>
           Task
           <select value={filter.task} onChange={(e) => setQuery({ task: e.target.value })}>
-            <option value="">choose a task</option>
+            <option value="">any</option>
             {filter.task && !tasks.data ? <option value={filter.task}>{filter.task}</option> : null}
             {tasks.data?.tasks?.map((t) => (
               <option key={t.id} value={t.id}>
@@ -123,6 +123,7 @@ export function Filters({ filter }: { filter: Filter }) {
         <Labels filter={filter} />
         <Time filter={filter} />
         <EpicAndTask filter={filter} />
+        <Committed label="Workflow" name="workflow" value={filter.workflow} placeholder="NAME or NAME@VERSION" />
         {more ? (
           <>
             <Committed label="User" name="user" value={filter.user} />

@@ -111,7 +111,7 @@ export function RunsPage() {
     initialPageParam: "",
     getNextPageParam: (last) => last.nextPageToken || undefined,
     placeholderData: keepPreviousData,
-    refetchInterval: (q) => refreshAfter(q.state.data?.pages.flatMap((p) => p.runs ?? []) ?? []),
+    refetchInterval: (q) => refreshAfter(q.state.data?.pages.flatMap((p) => p.runs ?? []) ?? [], feed),
   });
   const runs = useMemo(() => list.data?.pages.flatMap((p) => p.runs ?? []) ?? [], [list.data]);
   const picked = runs.filter((r) => chosen.has(r.id ?? ""));
