@@ -22,7 +22,8 @@ const (
 	Unknown Class = iota
 	// Retryable means that the server refused for now; see Error.RetryAfter.
 	Retryable
-	// Permanent means that the same request will fail again. Error.Configured says whether any other would, too.
+	// Permanent means that the same request will fail again. Error.Configured says whether any other
+	// would, too.
 	Permanent
 	// NotPerformed means that the request never left, so that calling again is safe.
 	NotPerformed
@@ -52,8 +53,8 @@ type Error struct {
 	Err  error
 }
 
-// Configured reports whether the fault is not that of the request: every other one would fail alike, until the
-// configuration or the cassette is another.
+// Configured reports whether the fault is not that of the request: every other one would fail alike,
+// until the configuration or the cassette is another.
 func (e *Error) Configured() bool {
 	switch e.Code {
 	case codeProfile, "API_KEY", codeNotRecorded, "CASSETTE":

@@ -28,8 +28,8 @@ const (
 // maxEmbedTries is how often a model is asked for the vector of an entry that it refuses.
 const maxEmbedTries = 6
 
-// EmbedRetry says after how long a model is asked again for a vector that it has refused so many times; false if
-// it is not asked again.
+// EmbedRetry says after how long a model is asked again for a vector that it has refused so many times;
+// false if it is not asked again.
 func EmbedRetry(refused int) (pause time.Duration, again bool) {
 	if refused >= maxEmbedTries {
 		return 0, false
@@ -52,7 +52,8 @@ func NewFault(model, message string) (*Fault, error) {
 	return &Fault{Model: model, Message: errs.Clip(message, MaxFault-len("…"))}, nil
 }
 
-// faultText is a fault for people; refused is how often there was one, negative if the model is not asked again.
+// faultText is a fault for people; refused is how often there was one, negative if the model is not
+// asked again.
 func faultText(refused int, message string) string {
 	switch {
 	case message == "":
@@ -63,8 +64,8 @@ func faultText(refused int, message string) string {
 	return "the model is asked again: " + message
 }
 
-// SetVectorFault sets why there is no vector, from what a store keeps: how often the model refused, negative if it
-// is not asked again, and what it answered.
+// SetVectorFault sets why there is no vector, from what a store keeps: how often the model refused,
+// negative if it is not asked again, and what it answered.
 func (e *Entry) SetVectorFault(refused int, message string) {
 	e.VectorFault = faultText(refused, message)
 }

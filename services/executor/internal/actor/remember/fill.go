@@ -21,8 +21,8 @@ type Unembedded interface {
 	Refused(ctx context.Context, b Bare, model, why string) error
 }
 
-// Payer pays for the vectors of entries that were written without one. Implementations are safe for concurrent
-// use.
+// Payer pays for the vectors of entries that were written without one. Implementations are safe for
+// concurrent use.
 type Payer interface {
 	// Reserve takes what a call may use from the budget of a namespace, under an id of the call. refusal is
 	// empty if the call may be made.
@@ -100,9 +100,9 @@ func (f *Filler) turn(ctx context.Context) (int, error) {
 	return len(list), err
 }
 
-// embed makes the vectors of entries of one namespace. If the model does not take them together, but takes
-// another text, the fault is that of some of them: each is tried alone, so that none keeps the others from their
-// vectors.
+// embed makes the vectors of entries of one namespace. If the model does not take them together, but
+// takes another text, the fault is that of some of them: each is tried alone, so that none keeps the
+// others from their vectors.
 func (f *Filler) embed(ctx context.Context, namespace string, some []Bare) error {
 	texts := make([]string, len(some))
 	for i := range some {

@@ -105,9 +105,9 @@ func (t tx) SimilarMemories(ctx context.Context, q memory.Query, now time.Time) 
 // modelsLooked bounds the models whose vectors are replaced at a time: clients may name any number of models.
 const modelsLooked = 64
 
-// dueToEmbed are the namespaces of which a model, $1, has made no vector of something, at most $2, with the model
-// that they have vectors of instead: those first whose entry waits longest. It skips from each model, and of each
-// from namespace to namespace, however many entries they have.
+// dueToEmbed are the namespaces of which a model, $1, has made no vector of something, at most $2, with
+// the model that they have vectors of instead: those first whose entry waits longest. It skips from
+// each model, and of each from namespace to namespace, however many entries they have.
 func dueToEmbed(d dbkit.Dialect) string {
 	return `WITH RECURSIVE models (m, k) AS (SELECT min(embedded), 1 FROM memories UNION ALL
 			SELECT (SELECT min(x.embedded) FROM memories x WHERE x.embedded > models.m), k + 1 FROM models WHERE m IS NOT NULL AND k < ` + strconv.Itoa(modelsLooked) + `),
@@ -117,8 +117,8 @@ func dueToEmbed(d dbkit.Dialect) string {
 			FROM places WHERE n IS NOT NULL) w WHERE due <= ` + d.Now() + ` ORDER BY due, n, m LIMIT $2`
 }
 
-// LeaseUnembedded implements store.Store. In the first round each namespace has its share, and in the next ones
-// what others have left.
+// LeaseUnembedded implements store.Store. In the first round each namespace has its share, and in the
+// next ones what others have left.
 func (s *Store) LeaseUnembedded(ctx context.Context, model string, limit int, hold time.Duration) (out []memory.Entry, err error) {
 	type due struct{ model, namespace string }
 	err = s.db.Pool.Update(ctx, func(ctx context.Context, q dbkit.Querier) error {
