@@ -118,9 +118,9 @@ func (d Dialect) Holds(table, alias, cond string) string {
 	return fmt.Sprintf(`EXISTS (SELECT 1 FROM %s %s WHERE %s%s)`, table, alias, cond, d.choose(` OFFSET 0`, ``))
 }
 
-// Lists is a table of an alias with one column, whose values are those of $1, which is a list. A column is its
-// name and its type, text or bigint. What has several columns is Rows: SQLite would join lists in an order of
-// its own, and for seven of them in one that takes the sixth power of their length.
+// Lists is a table of an alias with one column, whose values are those of $1, which is a list. A column is
+// its name and its type, text or bigint. What has several columns is Rows: SQLite would join lists in an
+// order of its own, and for seven of them in one that takes the sixth power of their length.
 func (d Dialect) Lists(alias string, column [2]string) string {
 	name := column[0]
 	if d == DialectSQLite {
