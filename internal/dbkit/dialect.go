@@ -118,32 +118,19 @@ func (d Dialect) Holds(table, alias, cond string) string {
 	return fmt.Sprintf(`EXISTS (SELECT 1 FROM %s %s WHERE %s%s)`, table, alias, cond, d.choose(` OFFSET 0`, ``))
 }
 
-// Lists is a table of an alias with one column for each of some parameters, which are lists of the same
-// length, from $1 on. A column is its name and its type, text or bigint.
-func (d Dialect) Lists(alias string, columns ...[2]string) string {
-	var outer, inner, names []string
-	for i, c := range columns {
-		name, param := c[0], fmt.Sprintf("$%d", i+1)
-		names = append(names, name)
-		if d == DialectSQLite {
-			outer = append(outer, fmt.Sprintf("l%d.value AS %s", i, name))
-			inner = append(inner, fmt.Sprintf("json_each(%s) l%d", param, i))
-			if i > 0 {
-				inner[i] += fmt.Sprintf(" ON l%d.key = l0.key", i)
-			}
-			continue
-		}
-		if c[1] == "text" {
-			name += ` COLLATE "C" AS ` + name
-		}
-		outer = append(outer, name)
-		inner = append(inner, param+"::"+c[1]+"[]")
+// Lists is a table of an alias with one column, whose values are those of $1, which is a list. A column is
+// its name and its type, text or bigint. What has several columns is Rows: SQLite would join lists in an
+// order of its own, and for seven of them in one that takes the sixth power of their length.
+func (d Dialect) Lists(alias string, column [2]string) string {
+	name := column[0]
+	if d == DialectSQLite {
+		return "(SELECT value AS " + name + " FROM json_each($1)) " + alias
 	}
-	from := strings.Join(inner, " JOIN ")
-	if d == DialectPostgres {
-		from = "unnest(" + strings.Join(inner, ", ") + ") AS u (" + strings.Join(names, ", ") + ")"
+	as := name
+	if column[1] == "text" {
+		as += ` COLLATE "C" AS ` + name
 	}
-	return "(SELECT " + strings.Join(outer, ", ") + " FROM " + from + ") " + alias
+	return "(SELECT " + as + " FROM unnest($1::" + column[1] + "[]) AS u (" + name + ")) " + alias
 }
 
 // Rows is a table of an alias whose rows are parameters: those of RowArgs, from $first on. A column is its

@@ -187,6 +187,7 @@ func TestCapUnderKills(t *testing.T) {
 	}{
 		"TokensOnPostgres": {"postgres", 3, false},
 		"MoneyOnPostgres":  {"postgres", 3, true},
+		"MoneyOnSQLite":    {"sqlite", 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

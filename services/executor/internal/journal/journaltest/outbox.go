@@ -162,6 +162,33 @@ func outboxCases(t *testing.T, d Driver) {
 			require.Equal(t, b, alone)
 		}
 	})
+	t.Run("AcksOfAFullBatchAddTheirCosts", func(t *testing.T) {
+		w := open(t, d)
+		id, parent, total := "", w.started(1), int64(0)
+		// The second batch is as large as those that are claimed. It would take years where the time grows
+		// by a power of the number of acks, which the first batch finds out in bounded time.
+		for _, n := range []int{40, 500} {
+			id = w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = parent, parent })
+			for i := range n {
+				w.commit(appendTo(id, 1+i, 1, out("a")))
+			}
+			items, err := w.j.ClaimOutbox(t.Context(), n, time.Minute)
+			require.NoError(t, err)
+			require.Len(t, items, n)
+			acks := make([]journal.OutboxAck, n)
+			for i, it := range items {
+				acks[i] = journal.OutboxAck{ID: it.ID, CostNanoUSD: int64(i), UnpricedCalls: 1, Calls: 2, InputTokens: 3, OutputTokens: 4}
+				total += int64(i)
+			}
+			begin := time.Now()
+			require.NoError(t, w.j.AckOutbox(t.Context(), acks))
+			require.Less(t, time.Since(begin), 5*time.Second, "%d acks", n)
+		}
+		got, err := w.j.Accounting(t.Context(), ns, id, "a")
+		require.NoError(t, err)
+		require.Equal(t, journal.Accounting{CostNanoUSD: 499 * 500 / 2, UnpricedCalls: 500, Calls: 1000, InputTokens: 1500, OutputTokens: 2000}, got)
+		require.Equal(t, total, w.get(parent).CostNanoUSD)
+	})
 	t.Run("AccountingIsOfOneInstant", func(t *testing.T) {
 		w := open(t, d)
 		const each = 40

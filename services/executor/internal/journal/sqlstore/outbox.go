@@ -102,16 +102,12 @@ func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 
 // addCosts adds costs to their runs and to all runs above these.
 func (s *Store) addCosts(ctx context.Context, tx dbkit.Querier, costs []cost) error {
-	n := len(costs)
-	runs, namespaces, nanoUSD, unpriced := make([]string, n), make([]string, n), make([]int64, n), make([]int64, n)
-	calls, input, output := make([]int64, n), make([]int64, n), make([]int64, n)
+	rows := make([][]any, len(costs))
 	for i, c := range costs {
-		runs[i], namespaces[i], nanoUSD[i], unpriced[i] = c.runID, c.namespace, c.nanoUSD, c.unpriced
-		calls[i], input[i], output[i] = c.calls, c.input, c.output
+		rows[i] = []any{c.runID, c.namespace, c.nanoUSD, c.unpriced, c.calls, c.input, c.output}
 	}
-	from := s.d.Lists(`c`, [2]string{"run_id", "text"}, [2]string{"namespace", "text"}, [2]string{"cost", "bigint"}, [2]string{"unpriced", "bigint"},
-		[2]string{"calls", "bigint"}, [2]string{"input", "bigint"}, [2]string{"output", "bigint"})
-	_, err := tx.Exec(ctx, `WITH RECURSIVE up (run_id, namespace, cost, unpriced, calls, input, output) AS (SELECT * FROM `+from+`
+	columns := [][2]string{{"run_id", "text"}, {"namespace", "text"}, {"cost", "bigint"}, {"unpriced", "bigint"}, {"calls", "bigint"}, {"input", "bigint"}, {"output", "bigint"}}
+	_, err := tx.Exec(ctx, `WITH RECURSIVE up (run_id, namespace, cost, unpriced, calls, input, output) AS (SELECT * FROM `+s.d.Rows(`c`, 1, columns...)+`
 			UNION ALL SELECT r.parent_run_id, up.namespace, up.cost, up.unpriced, up.calls, up.input, up.output
 			FROM up JOIN runs r ON r.run_id = up.run_id WHERE r.parent_run_id <> '')
 		INSERT INTO run_costs AS k (run_id, namespace, cost_nano_usd, unpriced_calls, calls, input_tokens, output_tokens)
@@ -119,7 +115,7 @@ func (s *Store) addCosts(ctx context.Context, tx dbkit.Querier, costs []cost) er
 		ON CONFLICT (run_id) DO UPDATE SET cost_nano_usd = k.cost_nano_usd + excluded.cost_nano_usd,
 			unpriced_calls = k.unpriced_calls + excluded.unpriced_calls, calls = k.calls + excluded.calls,
 			input_tokens = k.input_tokens + excluded.input_tokens, output_tokens = k.output_tokens + excluded.output_tokens`,
-		runs, namespaces, nanoUSD, unpriced, calls, input, output)
+		s.d.RowArgs(len(columns), rows)...)
 	return err
 }
 

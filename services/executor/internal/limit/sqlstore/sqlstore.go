@@ -164,16 +164,17 @@ func (r *reading) state(k limit.Key) limit.State {
 // read makes the statements that read all that is known of limits. Holdings are those of live executors.
 func (s *Store) read(ks []limit.Key) (*reading, []dbkit.Stmt) {
 	r := &reading{limits: map[limit.Key]*limit.Limit{}, holdings: map[limit.Key][]limit.Holding{}, last: map[limit.Key]time.Time{}, open: map[string]int64{}}
-	namespaces, names := make([]string, len(ks)), make([]string, len(ks))
+	keys := [][2]string{{"namespace", "text"}, {"name", "text"}}
+	rows := make([][]any, len(ks))
 	for i, k := range ks {
-		namespaces[i], names[i] = k.Namespace, k.Name
+		rows[i] = []any{k.Namespace, k.Name}
 	}
 	asked := func(columns, table string) string {
-		return `SELECT ` + columns + ` FROM (SELECT DISTINCT * FROM ` + s.d.Lists(`u`, [2]string{"namespace", "text"}, [2]string{"name", "text"}) + `) w` +
+		return `SELECT ` + columns + ` FROM (SELECT DISTINCT * FROM ` + s.d.Rows(`u`, 1, keys...) + `) w` +
 			s.d.LookUp(table, `x`, `x.namespace = w.namespace AND x.name = w.name`)
 	}
 	stmt := func(query string, each func(dbkit.Rows) error) dbkit.Stmt {
-		return dbkit.Stmt{Query: query, Args: []any{namespaces, names}, Rows: func(rows dbkit.Rows) error {
+		return dbkit.Stmt{Query: query, Args: s.d.RowArgs(len(keys), rows), Rows: func(rows dbkit.Rows) error {
 			for rows.Next() {
 				if err := each(rows); err != nil {
 					return err
