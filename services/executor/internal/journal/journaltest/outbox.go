@@ -165,8 +165,8 @@ func outboxCases(t *testing.T, d Driver) {
 	t.Run("AcksOfAFullBatchAddTheirCosts", func(t *testing.T) {
 		w := open(t, d)
 		id, parent, total := "", w.started(1), int64(0)
-		// The second batch is as large as those that are claimed. It would take years where the time grows
-		// by a power of the number of acks, which the first batch finds out in bounded time.
+		// The second batch is as large as those that are claimed. Where the time grows by a power of the number
+		// of acks, it does not come to an end.
 		for _, n := range []int{40, 500} {
 			id = w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = parent, parent })
 			for i := range n {
@@ -180,9 +180,7 @@ func outboxCases(t *testing.T, d Driver) {
 				acks[i] = journal.OutboxAck{ID: it.ID, CostNanoUSD: int64(i), UnpricedCalls: 1, Calls: 2, InputTokens: 3, OutputTokens: 4}
 				total += int64(i)
 			}
-			begin := time.Now()
 			require.NoError(t, w.j.AckOutbox(t.Context(), acks))
-			require.Less(t, time.Since(begin), 5*time.Second, "%d acks", n)
 		}
 		got, err := w.j.Accounting(t.Context(), ns, id, "a")
 		require.NoError(t, err)
