@@ -98,9 +98,10 @@ describe("Pages", { concurrency: false }, () => {
     await entry.waitFor({ state: "detached" });
     clean(page);
   });
-  test("Settings/TellTheServerAndTheRights", async () => {
+  test("Settings/TellTheServerAndWhoCalls", async () => {
     const page = await s.at("/settings");
-    await page.getByText("yes").nth(1).waitFor();
+    await page.getByText("open", { exact: true }).waitFor();
+    await page.getByText("default", { exact: true }).waitFor();
     await accessible(page, "settings");
     await page.getByRole("radio", { name: "dark" }).check();
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");

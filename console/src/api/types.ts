@@ -73,6 +73,7 @@ export type ListPrices = Schemas["epigraph.registry.v1.ListPricesResponse"];
 export type Price = Schemas["epigraph.registry.v1.Price"];
 export type ImportPrices = Schemas["epigraph.registry.v1.ImportPricesResponse"];
 export type ListMemory = Schemas["epigraph.registry.v1.ListMemoryResponse"];
+export type Caller = Schemas["epigraph.registry.v1.Caller"];
 export type Memory = Schemas["epigraph.registry.v1.Memory"];
 export type SearchMemory = Schemas["epigraph.registry.v1.SearchMemoryResponse"];
 export type ErrorBody = Schemas["epigraph.errors.v1.Error"];

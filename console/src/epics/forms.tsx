@@ -1,5 +1,6 @@
 // Forms that make epics and tasks, and raise budgets.
 import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
 import { address, post, put, requestId } from "../api/client";
 import type { Budget, Epic, Task } from "../api/types";
 import { navigate } from "../router";
@@ -69,25 +70,27 @@ export function TaskForm({ epic, tasks, onClose }: { epic: string; tasks: Task[]
   );
 }
 
-export function BudgetForm({ epic, budget, onClose }: { epic: string; budget: Budget | undefined; onClose: () => void }) {
+export function BudgetForm({ epic, budget: now, onClose }: { epic: string; budget: Budget; onClose: () => void }) {
   const queries = useQueryClient();
+  // What the form shows goes with the etag of that time, so that a change of somebody else is not lost.
+  const [budget] = useState(now);
   const dollarsOf = (nano: string | undefined) => (nano === undefined ? "" : String(Number(nano) / 1e9));
   const send = async (f: Record<string, string>) => {
     const caps = (usd: string | undefined, tokens: string | undefined) => {
       const nano = nanoOf(usd);
       return { ...(nano === undefined ? {} : { nanoUsd: nano }), ...(tokens ? { tokens } : {}) };
     };
-    const body: Partial<Budget> = { hard: caps(f.hardUsd, f.hardTokens), soft: caps(f.softUsd, f.softTokens), etag: budget?.etag };
+    const body: Partial<Budget> = { hard: caps(f.hardUsd, f.hardTokens), soft: caps(f.softUsd, f.softTokens), etag: budget.etag };
     await put<Budget>(address(`/v1/budgets/epic/${epic}`, { requestId: requestId() }), body);
     await queries.invalidateQueries({ queryKey: ["epic", epic] });
   };
   return (
     <FormDialog title="Budget of the epic" submit="Set the budget" onClose={onClose} send={send}>
       <p className="small">An epic that is paused because its budget is exhausted goes on once the budget is raised.</p>
-      <Text name="hardUsd" label="At most, in dollars" type="number" step="any" min="0" value={dollarsOf(budget?.hard?.nanoUsd)} autoFocus />
-      <Text name="hardTokens" label="At most, in tokens" type="number" min="0" value={budget?.hard?.tokens} />
-      <Text name="softUsd" label="Told from, in dollars" type="number" step="any" min="0" value={dollarsOf(budget?.soft?.nanoUsd)} about="Spending goes on, and the feed tells of it." />
-      <Text name="softTokens" label="Told from, in tokens" type="number" min="0" value={budget?.soft?.tokens} />
+      <Text name="hardUsd" label="At most, in dollars" type="number" step="any" min="0" value={dollarsOf(budget.hard?.nanoUsd)} autoFocus />
+      <Text name="hardTokens" label="At most, in tokens" type="number" min="0" value={budget.hard?.tokens} />
+      <Text name="softUsd" label="Told from, in dollars" type="number" step="any" min="0" value={dollarsOf(budget.soft?.nanoUsd)} about="Spending goes on, and the feed tells of it." />
+      <Text name="softTokens" label="Told from, in tokens" type="number" min="0" value={budget.soft?.tokens} />
     </FormDialog>
   );
 }

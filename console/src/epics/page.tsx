@@ -70,8 +70,9 @@ function Actions({ epic, onForm }: { epic: Epic; onForm: (f: Form) => void }) {
   );
 }
 
-function RunForm({ epic, onClose }: { epic: Epic; onClose: () => void }) {
+function RunForm({ epic: now, onClose }: { epic: Epic; onClose: () => void }) {
   const queries = useQueryClient();
+  const [epic] = useState(now); // with its etag: what changed meanwhile is not overwritten
   return (
     <FormDialog
       title="Run the epic by itself"
@@ -184,7 +185,7 @@ export default function EpicPage({ id }: { id: string }) {
         {chosen && tab !== "bill" ? <TaskPanel key={chosen} id={chosen} tasks={tasks} onChoose={choose} onClose={() => choose("")} /> : null}
       </div>
       {form === "task" ? <TaskForm epic={id} tasks={tasks} onClose={() => setForm(undefined)} /> : null}
-      {form === "budget" ? <BudgetForm epic={id} budget={budget.data} onClose={() => setForm(undefined)} /> : null}
+      {form === "budget" && budget.data ? <BudgetForm epic={id} budget={budget.data} onClose={() => setForm(undefined)} /> : null}
       {form === "run" ? <RunForm epic={epic} onClose={() => setForm(undefined)} /> : null}
     </>
   );

@@ -1,8 +1,6 @@
 // The states of epics and tasks.
 import type { Epic } from "../api/types";
-import { word } from "../ui/format";
-
-const endedStates = ["completed", "failed", "canceled"] as const;
+import { endedStates, hasEnded } from "../ui/states";
 
 export const epicStates = ["planning", "active", "paused", ...endedStates] as const;
 
@@ -11,5 +9,5 @@ export const taskStates = ["blocked", "pending", "running", ...endedStates] as c
 
 /** isDone says whether an epic has ended. */
 export function isDone(epic: Epic): boolean {
-  return (endedStates as readonly string[]).includes(word(epic.state));
+  return hasEnded(epic);
 }

@@ -1,57 +1,19 @@
 // What this tab and the server are.
 import { useQuery } from "@tanstack/react-query";
-import { ApiError, get } from "../api/client";
+import { get } from "../api/client";
 import { signOut, useSession } from "../api/session";
+import type { Caller } from "../api/types";
 import { Fact } from "../ui/facts";
+import { useServer } from "../ui/server";
 import { Fault, usePageTitle } from "../ui/parts";
 import { type Theme, useTheme } from "../ui/theme";
-
-interface Document {
-  info?: { title?: string; version?: string };
-}
-
-/** rights are what a key may do, as far as a harmless request tells. */
-const rights: [name: string, about: string, path: string][] = [
-  ["run", "start runs, and read what there is", "/v1/runs?pageSize=1"],
-  ["admin", "export the memory, and see who has searched it", "/v1/memory:reads?pageSize=1"],
-];
-
-function Rights() {
-  const tried = useQuery({
-    queryKey: ["settings", "rights"],
-    queryFn: ({ signal }) =>
-      Promise.all(
-        rights.map(async ([, , path]) => {
-          try {
-            await get(path, {}, signal);
-            return true;
-          } catch (err) {
-            if (err instanceof ApiError && err.status === 403) return false;
-            throw err;
-          }
-        }),
-      ),
-    retry: false,
-  });
-  return (
-    <>
-      <Fault error={tried.error} />
-      <ul>
-        {rights.map(([name, about], i) => (
-          <li key={name}>
-            <code>{name}</code>: {about} <strong>{tried.data ? (tried.data[i] ? "yes" : "no") : ""}</strong>
-          </li>
-        ))}
-      </ul>
-    </>
-  );
-}
 
 export default function SettingsPage() {
   usePageTitle("Settings");
   const session = useSession();
   const [theme, setTheme] = useTheme();
-  const server = useQuery({ queryKey: ["settings", "server"], queryFn: ({ signal }) => get<Document>("/openapi.json", {}, signal), staleTime: 60_000 });
+  const server = useServer();
+  const me = useQuery({ queryKey: ["me", session.key], queryFn: ({ signal }) => get<Caller>("/v1/me", {}, signal), retry: false });
   return (
     <>
       <div className="heading">
@@ -63,8 +25,8 @@ export default function SettingsPage() {
           <Fault error={server.error} />
           <dl className="facts">
             <Fact name="Address">{location.origin}</Fact>
-            <Fact name="API">{server.data?.info?.version ? `${server.data.info.title ?? ""} ${server.data.info.version}` : ""}</Fact>
-            <Fact name="Namespace">{session.namespace || "that of the key, or default"}</Fact>
+            <Fact name="Version">{server.data?.version}</Fact>
+            <Fact name="Namespace">{me.data?.namespace}</Fact>
           </dl>
         </section>
         <section>
@@ -79,7 +41,12 @@ export default function SettingsPage() {
           ) : (
             <p>No key is used: the server lets this machine in without one.</p>
           )}
-          <Rights />
+          <Fault error={me.error} />
+          <dl className="facts">
+            <Fact name="Recorded as">{me.data?.principal}</Fact>
+            <Fact name="Role">{me.data?.role || (me.data ? "none" : "")}</Fact>
+            <Fact name="Scopes">{me.data?.scopes?.join(", ")}</Fact>
+          </dl>
         </section>
         <section>
           <h2>Look</h2>

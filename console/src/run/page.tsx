@@ -1,8 +1,10 @@
 // One run: its graph, timeline, events, questions, and why it stands.
+import type { Run } from "../api/types";
 import { Link, setQuery, useAddress } from "../router";
 import { Tabs } from "../ui/filters";
 import { count, dollars, duration } from "../ui/format";
 import { Fault, Json, State, usePageTitle, useNow, When } from "../ui/parts";
+import { linkOf, useServer } from "../ui/server";
 import { useShortcuts } from "../ui/shortcuts";
 import { Actions } from "./actions";
 import { Amend } from "./amend";
@@ -21,6 +23,34 @@ const tabs = [
   { name: "result", title: "Input and result" },
   { name: "amend", title: "Amend" },
 ];
+
+/** Elsewhere links to the trace and the logs of a run, where the configuration says where they are. */
+function Elsewhere({ run }: { run: Run }) {
+  const server = useServer().data;
+  const trace = run.traceId ? linkOf(server?.links?.trace, run, server?.namespace) : undefined;
+  const logs = linkOf(server?.links?.logs, run, server?.namespace);
+  return (
+    <>
+      {run.traceId ? (
+        <span title="The id of the trace, to be found in the tracing system">
+          trace{" "}
+          {trace ? (
+            <a href={trace} target="_blank" rel="noreferrer">
+              {run.traceId}
+            </a>
+          ) : (
+            <code>{run.traceId}</code>
+          )}
+        </span>
+      ) : null}
+      {logs ? (
+        <a href={logs} target="_blank" rel="noreferrer">
+          logs
+        </a>
+      ) : null}
+    </>
+  );
+}
 
 function Facts() {
   const model = useModel();
@@ -62,11 +92,7 @@ function Facts() {
           {count(tokens)} tokens {dollars(run.usage?.costNanoUsd)}
         </span>
       ) : null}
-      {run.traceId ? (
-        <span title="The id of the trace, to be found in the tracing system">
-          trace <code>{run.traceId}</code>
-        </span>
-      ) : null}
+      <Elsewhere run={run} />
     </p>
   );
 }

@@ -7,7 +7,19 @@ import { count, word } from "../ui/format";
 import { Dialog, Fault } from "../ui/parts";
 import { verbs } from "../ui/states";
 
-export type BulkVerb = "cancel" | "retry";
+export type BulkVerb = "pause" | "resume" | "cancel" | "retry";
+
+/** words are what each does to which runs. */
+const words: Record<BulkVerb, { path: string; which: string; would: string; done: string }> = {
+  pause: { path: "bulkPause", which: "open runs", would: "paused", done: "were asked to pause" },
+  resume: { path: "bulkResume", which: "paused runs", would: "resumed", done: "go on" },
+  cancel: { path: "bulkCancel", which: "open runs", would: "canceled", done: "were asked to end" },
+  retry: { path: "bulkRetry", which: "failed runs", would: "retried", done: "were started again" },
+};
+
+function capital(verb: string): string {
+  return `${verb[0]?.toUpperCase()}${verb.slice(1)}`;
+}
 
 interface Outcome {
   matched: number;
@@ -17,9 +29,8 @@ interface Outcome {
 }
 
 async function bulk(verb: BulkVerb, filter: RunFilter, dryRun: boolean): Promise<Outcome> {
-  const body = { filter, dryRun, ...(verb === "cancel" ? { reason: "canceled in the console" } : {}) };
-  const path = verb === "cancel" ? "/v1/runs:bulkCancel" : "/v1/runs:bulkRetry";
-  const res = await post<{ matched?: number; done?: number; runIds?: string[]; more?: boolean; failures?: BulkFailure[] }>(path, body);
+  const body = { filter, dryRun, ...(verb === "retry" ? {} : { reason: `${words[verb].would} in the console` }) };
+  const res = await post<{ matched?: number; done?: number; runIds?: string[]; more?: boolean; failures?: BulkFailure[] }>(`/v1/runs:${words[verb].path}`, body);
   return { matched: res.matched ?? 0, done: res.done ?? res.runIds?.length ?? 0, more: res.more ?? false, failures: res.failures ?? [] };
 }
 
@@ -43,9 +54,9 @@ export function BulkDialog({ verb, filter, onClose }: { verb: BulkVerb; filter: 
     onSuccess: () => queries.invalidateQueries({ queryKey: ["runs"] }),
   });
   const found = dry.data;
-  const which = verb === "cancel" ? "open runs" : "failed runs";
+  const { which, would, done } = words[verb];
   return (
-    <Dialog title={verb === "cancel" ? "Cancel all that match" : "Retry all that match"} open onClose={onClose}>
+    <Dialog title={`${capital(verb)} all that match`} open onClose={onClose}>
       <p>The filter of the list says which. A dry run counts them and changes nothing.</p>
       <p className="buttons">
         <button type="button" className="primary" autoFocus onClick={() => dry.mutate()} disabled={dry.isPending || real.isSuccess}>
@@ -59,12 +70,12 @@ export function BulkDialog({ verb, filter, onClose }: { verb: BulkVerb; filter: 
               {count(found.matched)} {found.matched === 1 ? which.slice(0, -1) : which}
               {found.more ? " and more" : ""}
             </strong>{" "}
-            would be {verb === "cancel" ? "canceled" : "retried"}.{found.more ? " One request changes as many; repeat it for the rest." : ""}
+            would be {would}.{found.more ? " One request changes as many; repeat it for the rest." : ""}
           </p>
         ) : null}
         {real.data ? (
           <p>
-            {count(real.data.done)} {verb === "cancel" ? "were asked to end" : "were started again"}
+            {count(real.data.done)} {done}
             {real.data.more ? "; there are more" : ""}.
           </p>
         ) : null}
@@ -73,8 +84,8 @@ export function BulkDialog({ verb, filter, onClose }: { verb: BulkVerb; filter: 
       <Fault error={dry.error ?? real.error} />
       {found && found.matched > 0 && (!real.data || real.data.more) ? (
         <p className="buttons">
-          <button type="button" className="danger" onClick={() => real.mutate()} disabled={real.isPending}>
-            {verb === "cancel" ? "Cancel" : "Retry"} {count(found.matched)} {found.matched === 1 ? "run" : "runs"}
+          <button type="button" className={verb === "cancel" ? "danger" : "primary"} onClick={() => real.mutate()} disabled={real.isPending}>
+            {capital(verb)} {count(found.matched)} {found.matched === 1 ? "run" : "runs"}
           </button>
         </p>
       ) : null}
@@ -108,9 +119,9 @@ export function ChosenDialog({ verb, runs, onClose }: { verb: ChosenVerb; runs: 
     },
     onSettled: () => queries.invalidateQueries({ queryKey: ["runs"] }),
   });
-  const past = verb === "pause" ? "paused" : verb === "resume" ? "resumed" : "canceled";
+  const past = words[verb].would;
   return (
-    <Dialog title={`${verb[0]?.toUpperCase()}${verb.slice(1)} the chosen runs`} open onClose={onClose}>
+    <Dialog title={`${capital(verb)} the chosen runs`} open onClose={onClose}>
       <p>
         <strong>
           {will.length} of {chosen.length}

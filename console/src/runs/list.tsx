@@ -152,12 +152,11 @@ export function RunsPage() {
             </>
           ) : (
             <>
-              <button type="button" disabled={!byFilter || runs.length === 0} onClick={() => setBulk("cancel")}>
-                Cancel all…
-              </button>
-              <button type="button" disabled={!byFilter || runs.length === 0} onClick={() => setBulk("retry")}>
-                Retry failed…
-              </button>
+              {(["pause", "resume", "cancel", "retry"] as const).map((v) => (
+                <button key={v} type="button" disabled={!byFilter || runs.length === 0} onClick={() => setBulk(v)}>
+                  {{ pause: "Pause all…", resume: "Resume paused…", cancel: "Cancel all…", retry: "Retry failed…" }[v]}
+                </button>
+              ))}
             </>
           )}
         </div>

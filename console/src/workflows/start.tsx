@@ -23,13 +23,12 @@ export function Start({ workflow }: { workflow: Workflow }) {
   });
   const runs = useQuery({
     queryKey: ["runs", "of workflow", workflow.slug],
-    queryFn: ({ signal }) => get<ListRuns>("/v1/runs", { pageSize: 200 }, signal),
+    queryFn: ({ signal }) => get<ListRuns>("/v1/runs", { workflow: workflow.slug, pageSize: 10 }, signal),
   });
   const run = useMutation({
     mutationFn: (named: unknown) => post<Run>("/v1/runs", { workflow: ref, named, userId: user, requestId: requestId() }),
     onSuccess: (started) => navigate(`/runs/${started.id}`),
   });
-  const mine = (runs.data?.runs ?? []).filter((r) => r.workflow?.split("@")[0] === workflow.slug).slice(0, 10);
   const schema = inputsOf(version.data);
   return (
     <div className="columns">
@@ -58,9 +57,9 @@ export function Start({ workflow }: { workflow: Workflow }) {
       <section>
         <ForecastOf body={{ ref }} />
         <h2>Newest runs</h2>
-        {runs.data && mine.length === 0 ? <p className="muted">None of the newest 200 runs is of this workflow.</p> : null}
+        {runs.data && !runs.data.runs?.length ? <p className="muted">It has no runs yet.</p> : null}
         <ul className="plain">
-          {mine.map((r) => (
+          {runs.data?.runs?.map((r) => (
             <li key={r.id}>
               <Link href={`/runs/${r.id}`}>{r.workflow}</Link> <State of={r.state} /> <When time={r.createTime} />
             </li>

@@ -19,11 +19,15 @@ const (
 	priorityProperty = `"priority": {"type": "integer", "minimum": 1, "maximum": 4, "description": "1 critical, 2 high, 3 medium, 4 low."}`
 	budgetProperties = `"budget_tokens": {"type": "integer", "minimum": 0, "description": "How many tokens may be spent; no bound when absent."},
     "budget_usd": {"type": "number", "minimum": 0, "description": "How many dollars may be spent; no bound when absent."}`
-	epicProperty    = `"epic_id": {"type": "string", "maxLength": 64, "description": "The id of the epic, ep_…"}`
-	inputProperty   = `"input": {"description": "Inputs of the workflow that does it, as an object or its JSON as a text. The workflow is told title, description, task_id and epic_id besides."}`
-	policyProperty  = `"dependency_policy": {"type": "string", "description": "What becomes of it when a task that it depends on has failed or was cancelled: block (it waits), skip (it is cancelled) or fail; as the epic says when absent."}`
-	dependsProperty = `"depends_on": {"description": "Ids of tasks of the same epic that come first: a list, or ids with commas between them."}`
-	taskProperty    = `"task_id": {"type": "string", "maxLength": 64, "description": "The id of the task, tk_…"}`
+	epicProperty         = `"epic_id": {"type": "string", "maxLength": 64, "description": "The id of the epic, ep_…"}`
+	inputProperty        = `"input": {"description": "Inputs of the workflow that does it, as an object or its JSON as a text. The workflow is told title, description, task_id and epic_id besides."}`
+	policyProperty       = `"dependency_policy": {"type": "string", "description": "What becomes of it when a task that it depends on has failed or was cancelled: block (it waits), skip (it is cancelled) or fail; as the epic says when absent."}`
+	dependsProperty      = `"depends_on": {"description": "Ids of tasks of the same epic that come first: a list, or ids with commas between them."}`
+	requirementsProperty = `"requirements": {"description": "What a workflow must offer to do it, as an object or its JSON as a text: triggers, node_types, tools, tags, description, model_capability."}`
+	sourceProperty       = `"workflow_source": {"type": "string", "enum": ["inline", "existing", "created"], "description": "Where that workflow comes from: existing, or created for the task; inline is done without one."}`
+	estimateProperties   = `"estimated_tokens": {"type": "integer", "minimum": 0, "description": "How many tokens it will use, as far as you know; a cap must leave room for them."},
+    "max_retries": {"type": "integer", "minimum": 0, "maximum": 100, "description": "How often it may be tried again; 2 when absent."}`
+	taskProperty = `"task_id": {"type": "string", "maxLength": 64, "description": "The id of the task, tk_…"}`
 
 	canceledWord = "cancelled"
 )
@@ -101,9 +105,9 @@ func epicTools() []*tool {
 			schema: object(`"title"`, `"title": {"type": "string", "maxLength": 512, "description": "Its short name."},
     "description": {"type": "string", "description": "The goal, its constraints, and how success is judged."}, `+tagsProperty+`, `+priorityProperty+`, `+budgetProperties+`, `+requestProperty), does: createEpic},
 		{name: "epic_status", reads: true, description: "Tells how far an epic is: its counters, what it cost, and its tasks.", schema: object(`"epic_id"`, epicProperty), does: epicStatus},
-		{name: "epic_update", repeats: true, description: "Changes an epic: its status (active, paused, completed, failed, cancelled), texts, priority and budget. A completed epic takes a result_summary. Canceling it cancels its open tasks and their runs.",
+		{name: "epic_update", repeats: true, destroys: true, description: "Changes an epic: its status (active, paused, completed, failed, cancelled), texts, tags, priority and budget. A completed epic takes a result_summary. Canceling it cancels its open tasks and their runs.",
 			schema: object(`"epic_id"`, epicProperty+`, "status": {"type": "string", "description": "Where it goes: active, paused, completed, failed or cancelled."},
-    "title": {"type": "string", "maxLength": 512}, "description": {"type": "string"}, `+priorityProperty+`, `+budgetProperties+`, "result_summary": {"type": "string", "description": "What came of it."}, `+requestProperty), does: updateEpic},
+    "title": {"type": "string", "maxLength": 512}, "description": {"type": "string"}, `+tagsProperty+`, `+priorityProperty+`, `+budgetProperties+`, "result_summary": {"type": "string", "description": "What came of it."}, `+requestProperty), does: updateEpic},
 		{name: "epic_search", reads: true, description: "Looks for epics of the past by words of their titles, tags, descriptions and results and those of their tasks, best first, with their workflows, success rate and cost.",
 			schema: object(``, `"query": {"type": "string", "maxLength": 1024, "description": "Words to look for; the newest epics when absent."}, `+tagsProperty+`,
     "status": {"type": "string", "description": "Only epics of this status, such as completed."}, "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 10 when absent."}`), does: searchEpics},
@@ -218,16 +222,12 @@ func (s *Server) epicWithTasks(ctx context.Context, id string) (map[string]any, 
 	return out, nil
 }
 
-// change changes fields first, since a raised budget may be what a move needs, and then moves. The
-// two have request ids of their own. If only the move is refused, the error says that the fields
-// are changed.
+// change changes fields first, since a raised budget may be what a move needs, and then moves. Requests
+// are known by their method and id, so one id serves both. If only the move is refused, the error says
+// that the fields are changed.
 func change[T any](fields []string, moves bool, request string, set, move func(request string) (T, error)) (out T, err error) {
 	if len(fields) > 0 {
-		id := request
-		if id != "" {
-			id += "-fields"
-		}
-		if out, err = set(id); err != nil {
+		if out, err = set(request); err != nil {
 			return out, err
 		}
 	}
@@ -272,9 +272,9 @@ func updateEpic(ctx context.Context, c *call) (any, error) {
 	}
 	moves := to != 0
 	fields := given(field{"title", a.Title != nil}, field{"description", a.Description != nil}, field{"priority", a.Priority != nil}, field{"budget_tokens", a.Tokens != nil},
-		field{"budget_nano_usd", a.USD != nil}, field{"result_summary", a.Result != nil && (!moves || *a.Result == "")}, field{"tags", len(a.Tags) > 0})
+		field{"budget_nano_usd", a.USD != nil}, field{"result_summary", a.Result != nil && (!moves || *a.Result == "")}, field{"tags", there(a.Tags)})
 	if len(fields) == 0 && !moves {
-		return nil, badArguments("there is nothing to change: give status, title, description, priority, budget_tokens, budget_usd or result_summary")
+		return nil, badArguments("there is nothing to change: give status, title, description, tags, priority, budget_tokens, budget_usd or result_summary")
 	}
 	got, err := change(fields, moves, a.Request, func(request string) (*registryv1.Epic, error) {
 		return asked(ctx, c.Server, c.Registry.UpdateEpic, &registryv1.UpdateEpicRequest{Epic: e, UpdateMask: &fieldmaskpb.FieldMask{Paths: fields}, RequestId: request})
@@ -337,26 +337,22 @@ func searchEpics(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-// foundEpics are epics by words, the best first, or without words the newest.
-func (s *Server) foundEpics(ctx context.Context, query string, tags []string, states []registryv1.EpicState, limit int32) ([]*registryv1.EpicMatch, error) {
-	if query != "" {
-		r, err := asked(ctx, s, s.Registry.SearchEpics, &registryv1.SearchEpicsRequest{Query: query, PageSize: limit, States: states, Tags: tags})
-		return r.GetMatches(), err
-	}
-	r, err := asked(ctx, s, s.Registry.ListEpics, &registryv1.ListEpicsRequest{PageSize: limit, States: states, Tags: tags})
-	var out []*registryv1.EpicMatch
-	for _, e := range r.GetEpics() {
-		m := &registryv1.EpicMatch{Epic: e}
-		if e.GetWorkflowSlug() != "" {
-			m.WorkflowSlugs = []string{e.GetWorkflowSlug()}
+// foundEpics are epics by words, the best first, or without words the newest. A page may have fewer than
+// asked for.
+func (s *Server) foundEpics(ctx context.Context, query string, tags []string, states []registryv1.EpicState, limit int32) (all []*registryv1.EpicMatch, err error) {
+	req := &registryv1.SearchEpicsRequest{Query: query, States: states, Tags: tags}
+	for range maxPages {
+		req.PageSize = limit - int32(len(all))
+		r, err := asked(ctx, s, s.Registry.SearchEpics, req)
+		if err != nil {
+			return nil, err
 		}
-		if ended := e.GetCompletedTasks() + e.GetFailedTasks(); ended > 0 {
-			rate := float64(e.GetCompletedTasks()) / float64(ended)
-			m.SuccessRate = &rate
+		if all = append(all, r.GetMatches()...); r.GetNextPageToken() == "" || len(all) >= int(limit) {
+			break
 		}
-		out = append(out, m)
+		req.PageToken = r.GetNextPageToken()
 	}
-	return out, err
+	return all, nil
 }
 
 func orNone(list []string) []string {

@@ -62,14 +62,13 @@ func (s *Server) workflowTools(ctx context.Context) (out []*mcp.Tool) {
 		return nil
 	}
 	room := int64(maxSources)
-	destroys := false
 	for _, w := range list {
 		text := w.GetDescription()
 		if text == "" {
 			text = w.GetName()
 		}
 		out = append(out, &mcp.Tool{
-			Name: s.toolName(w.GetSlug()), Title: errs.Clip(w.GetName(), maxTold), InputSchema: json.RawMessage(s.inputs(ctx, w, &room)), Annotations: &mcp.ToolAnnotations{DestructiveHint: &destroys},
+			Name: s.toolName(w.GetSlug()), Title: errs.Clip(w.GetName(), maxTold), InputSchema: json.RawMessage(s.inputs(ctx, w, &room)),
 			Description: errs.Clip(text, 1<<10) + " (A workflow: the arguments are its inputs, and the answer its result, or how its run stands.)",
 		})
 	}

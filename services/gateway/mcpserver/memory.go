@@ -36,7 +36,7 @@ func memoryTools() []*tool {
     "agent": {"type": "string", "maxLength": 256, "description": "Only what this agent has learned, such as agent/NAME."},
     "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
     "limit": {"type": "integer", "description": "How many are told, from 1 to 50; 10 when absent."}, `+forWhom), does: readMemory},
-		{name: "memory_write", repeats: true, description: "Remembers something under a key: for the user, the epic or the workflow that is named, else for everybody in the namespace.",
+		{name: "memory_write", repeats: true, destroys: true, description: "Remembers something under a key: for the user, the epic or the workflow that is named, else for everybody in the namespace.",
 			schema: object(``, `"key": {"type": "string", "maxLength": 256, "description": "Its name: what was kept under it before is replaced."},
     "value": {"description": "What is kept: a text, or any JSON."},
     "text": {"type": "string", "description": "What is kept in words, beside a value."},

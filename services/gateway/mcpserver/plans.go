@@ -27,7 +27,7 @@ func planTools() []*tool {
 			schema: object(`"plan"`, planProperty), does: parsePlan},
 		{name: "compile_plan", reads: true, description: "Makes the graph of a plan, which a run executes. A plan with faults is refused with all of them.",
 			schema: object(`"plan"`, compileProperty), does: compilePlan},
-		{name: "run_plan", description: "Starts a run of a plan and waits for it. The answer is the result, or how the run stands with its run_id when it asks something or the time is over.",
+		{name: "run_plan", destroys: true, description: "Starts a run of a plan and waits for it. The answer is the result, or how the run stands with its run_id when it asks something or the time is over.",
 			schema: object(`"plan"`, compileProperty+`,
     "inputs": {"type": "object", "description": "Inputs of the run by name."},
     `+forProperties+`, `+waitProperty+`, `+cancelProperty+`, `+requestProperty), does: runPlan},

@@ -51,11 +51,11 @@ func runTools() []*tool {
     "task_id": {"type": "string", "maxLength": 64, "description": "Only runs for this task."}, "user_id": {"type": "string", "maxLength": 256, "description": "Only runs for this user."},
     "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Only runs with all of these labels."},
     "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}, "page_token": {"type": "string", "maxLength": 2048, "description": "The next_page_token of the answer before."}`), does: listRuns},
-		{name: toolCancel, repeats: true, description: "Cancels a run and all runs below it.",
+		{name: toolCancel, repeats: true, destroys: true, description: "Cancels a run and all runs below it.",
 			schema: object(`"run_id"`, runProperty+`, "reason": {"type": "string", "maxLength": 1024, "description": "Why, for readers of its history."}, `+requestProperty), does: cancelRun},
 		{name: toolQuestions, reads: true, description: "Lists the open questions of runs: what is asked, the JSON Schema of the answer, and what is to be approved.",
 			schema: object(``, `"run_id": {"type": "string", "maxLength": 64, "description": "Only those of this run and of all below it."}, "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}`), does: listQuestions},
-		{name: toolAnswer, repeats: true, description: "Answers a question of a run, once. An approval takes a decision and the approve_hash of what was shown. Waits for the run then, if told to.",
+		{name: toolAnswer, repeats: true, destroys: true, description: "Answers a question of a run, once. An approval takes a decision and the approve_hash of what was shown. Waits for the run then, if told to.",
 			schema: object(`"interrupt_id"`, `"interrupt_id": {"type": "string", "maxLength": 64, "description": "The question, int_…"}, "answer": {"description": "The answer, of the schema of the question."},
     "decision": {"type": "string", "enum": ["approve", "reject"], "description": "The decision on an approval."}, "approve_hash": {"type": "string", "maxLength": 64, "description": "The approve_hash of what was shown, unchanged."},
     "by": {"type": "string", "maxLength": 256, "description": "The person who answers, for readers of the history."},
@@ -146,21 +146,27 @@ func (c *call) standing(ctx context.Context, r *executorv1.Run, from int) (map[s
 	if err != nil {
 		return nil, err
 	}
-	out["questions"], out["hint"] = shownQuestions(list.GetInterrupts()), "answer_run answers a question by its interrupt_id"
-	if left := int(r.GetOpenInterrupts()) - len(list.GetInterrupts()); left > 0 {
+	questions, err := shownQuestions(list.GetInterrupts(), cmp.Or(c.part, maxPart))
+	if err != nil {
+		return nil, err
+	}
+	out["questions"], out["hint"] = questions, "answer_run answers a question by its interrupt_id"
+	if left := int(r.GetOpenInterrupts()) - len(questions); left > 0 {
 		out["questions_left_out"] = left
 	}
 	return out, nil
 }
 
-func shownQuestions(list []*executorv1.Interrupt) []map[string]any {
-	out := make([]map[string]any, len(list))
-	for i, q := range list {
+// shownQuestions are questions as a model reads them: of many long ones the first, which have at most so many
+// bytes.
+func shownQuestions(list []*executorv1.Interrupt, most int) (out []map[string]any, err error) {
+	out = make([]map[string]any, 0, len(list))
+	for _, q := range list {
 		m := map[string]any{"interrupt_id": q.GetId(), "run_id": q.GetRunId(), "node_id": errs.Clip(q.GetVisit().GetNodeId(), maxTold)}
 		for key, raw := range map[string][]byte{"prompt": q.GetPrompt().GetJson(), "schema": q.GetSchema().GetJson(), "approve": q.GetApprove().GetJson()} {
 			switch {
 			case len(raw) == 0:
-			case len(raw) > maxAnswer/16:
+			case len(raw) > min(maxAnswer/16, most/4):
 				m[key+"_bytes"] = len(raw)
 				m["note"] = "What is asked is longer than one answer: GET /v1/interrupts/" + q.GetId() + " has it."
 			default:
@@ -173,9 +179,16 @@ func shownQuestions(list []*executorv1.Interrupt) []map[string]any {
 		if q.GetExpireTime() != nil {
 			m["expire_time"] = q.GetExpireTime().AsTime().Format(time.RFC3339)
 		}
-		out[i] = m
+		raw, err := json.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		if most -= len(raw); most < 0 {
+			break
+		}
+		out = append(out, m)
 	}
-	return out
+	return out, nil
 }
 
 func getRun(ctx context.Context, c *call) (any, error) {
@@ -324,20 +337,12 @@ func listQuestions(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	list := r.GetInterrupts()
-	told := shownQuestions(list)
-	size := 0
-	for i, m := range told { // of many long ones the first are told
-		raw, err := json.Marshal(m)
-		if err != nil {
-			return nil, err
-		}
-		if size += len(raw); size > maxAnswer/2 {
-			told = told[:i]
-			break
-		}
+	shown, err := shownQuestions(list, maxAnswer/2)
+	if err != nil {
+		return nil, err
 	}
-	out := map[string]any{"success": true, "questions": told}
-	if left := len(list) - len(told); left > 0 || r.GetNextPageToken() != "" {
+	out := map[string]any{"success": true, "questions": shown}
+	if left := len(list) - len(shown); left > 0 || r.GetNextPageToken() != "" {
 		out["note"] = "There are more questions: name a run."
 	}
 	return out, nil

@@ -2,11 +2,12 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -23,7 +24,7 @@ const askedProperties = `
     "task_id": {"type": "string", "maxLength": 64, "description": "The task, tk_…, that the run works on: it starts the task, and its end ends it."}`
 
 func spawnTools() []*tool {
-	return []*tool{{name: "spawn_and_await", description: "Runs a workflow of the catalog, or several at once as tasks, and waits. One run answers its result, or how it stands; several answer a list in the order asked.",
+	return []*tool{{name: "spawn_and_await", destroys: true, description: "Runs a workflow of the catalog, or several at once as tasks, and waits. One run answers its result, or how it stands; several answer a list in the order asked.",
 		schema: object(``, `"tasks": {"type": "array", "minItems": 1, "maxItems": 50, "description": "Several runs at once, in the order of the results.",
       "items": {"type": "object", "additionalProperties": false, "required": ["workflow_slug"], "properties": {`+askedProperties+`}}},`+askedProperties+`,
     `+waitProperty+`, `+cancelProperty+`, `+requestProperty), does: spawn}}
@@ -51,7 +52,7 @@ func spawn(ctx context.Context, c *call) (any, error) {
 	}
 	how := start{Wait: a.Wait, OnCancel: a.OnCancel, Request: a.Request}
 	if a.Tasks == nil {
-		req, err := c.requestOf(ctx, &a.wanted, how)
+		req, err := c.startOf(ctx, &a.wanted, how)
 		if err != nil {
 			return nil, err
 		}
@@ -68,10 +69,8 @@ func spawn(ctx context.Context, c *call) (any, error) {
 	reqs := make([]*executorv1.StartRunRequest, len(a.Tasks))
 	for i := range a.Tasks {
 		one := how
-		if one.Request != "" {
-			one.Request = fmt.Sprintf("%s/%d", how.Request, i)
-		}
-		req, err := c.requestOf(ctx, &a.Tasks[i], one)
+		one.Request = requestOf(how.Request, i)
+		req, err := c.startOf(ctx, &a.Tasks[i], one)
 		if err != nil {
 			e := *errs.From(err)
 			e.Message = fmt.Sprintf("Task %d: %s", i, e.Message)
@@ -82,52 +81,74 @@ func spawn(ctx context.Context, c *call) (any, error) {
 	return c.several(ctx, reqs, &how)
 }
 
-// several starts runs and waits for all of them. What they ask is told, and not asked.
+// requestOf is the request id of one of several runs: within its bounds whatever the id of the call is.
+func requestOf(id string, i int) string {
+	if id == "" {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s", i, id))
+	return hex.EncodeToString(sum[:])
+}
+
+// several starts runs and waits for all of them. What they ask is told, and not asked. A run that cannot be
+// started, or not be waited for, is told in its place, so that the others are not lost. A client that cancels
+// cancels all that were started.
 func (c *call) several(ctx context.Context, reqs []*executorv1.StartRunRequest, how *start) (any, error) {
 	most, err := waitOf(how.Wait, defaultWait)
 	if err != nil {
 		return nil, err
 	}
 	results, started := make([]any, len(reqs)), make([]string, len(reqs))
-	told := func(err error) (any, error) {
-		e := errs.From(err)
-		if ctx.Err() != nil || e.Kind == errs.Internal {
-			return nil, err
+	defer func() {
+		for _, id := range started {
+			if id != "" {
+				c.ended(ctx, id, how)
+			}
 		}
-		return map[string]any{"success": false, "error": errs.Clip(e.Message, 1<<10), "reason": e.Reason}, nil
-	}
+	}()
 	for i, req := range reqs {
-		r, err := asked(context.WithoutCancel(ctx), c.Server, c.Executor.StartRun, req)
-		if started[i] = r.GetId(); err == nil {
-			continue
+		if ctx.Err() != nil {
+			return nil, errs.New(errs.Canceled, "CLIENT_CLOSED", "the call was canceled after %d of %d starts", i, len(reqs))
 		}
-		if results[i], err = told(err); err != nil {
-			return nil, err
+		r, err := asked(context.WithoutCancel(ctx), c.Server, c.Executor.StartRun, req)
+		if started[i] = r.GetId(); err != nil {
+			results[i] = c.failedResult(ctx, "", err)
 		}
 	}
-	all, within := errgroup.WithContext(ctx)
+	var all sync.WaitGroup
 	for i, id := range started {
 		if id == "" {
 			continue
 		}
-		all.Go(func() (err error) {
-			one := &call{Server: c.Server, req: c.req, args: c.args, declined: true, part: maxAnswer / 2 / len(reqs)}
-			if results[i], err = one.await(within, id, most); err != nil {
-				results[i], err = told(err)
+		all.Go(func() {
+			one := &call{Server: c.Server, req: c.req, args: c.args, declined: true, part: maxAnswer / 2 / len(reqs), steps: c.steps}
+			var err error
+			if results[i], err = one.await(ctx, id, most); err != nil {
+				results[i] = c.failedResult(ctx, id, err)
 			}
-			return err
 		})
 	}
-	err = all.Wait()
-	for _, id := range started {
-		if id != "" {
-			c.ended(ctx, id, how)
-		}
-	}
-	return map[string]any{"success": true, "results": results}, err
+	all.Wait()
+	return map[string]any{"success": true, "results": results}, nil
 }
 
-func (c *call) requestOf(ctx context.Context, w *wanted, how start) (*executorv1.StartRunRequest, error) {
+// failedResult stands in a list for a run that was not started, or not waited for. The cause of an internal
+// error is for the log alone.
+func (c *call) failedResult(ctx context.Context, id string, err error) map[string]any {
+	e := errs.From(err)
+	message, reason := errs.Clip(e.Message, 1<<10), e.Reason
+	if e.Kind == errs.Internal {
+		c.Log.ErrorContext(ctx, "tool failed", "tool", "spawn_and_await", "err", err)
+		message, reason = "internal error", errs.ReasonInternal
+	}
+	out := map[string]any{"success": false, "error": message, "reason": reason}
+	if id != "" {
+		out["run_id"] = id
+	}
+	return out
+}
+
+func (c *call) startOf(ctx context.Context, w *wanted, how start) (*executorv1.StartRunRequest, error) {
 	slug := strings.TrimPrefix(strings.TrimSpace(w.Slug), "workflow/")
 	if slug == "" {
 		return nil, badArguments("missing required field 'workflow_slug'")

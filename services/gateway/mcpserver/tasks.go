@@ -23,19 +23,15 @@ func taskTools() []*tool {
 	return []*tool{
 		{name: "task_create", repeats: true, description: "Adds a task to an epic. It is blocked until the tasks that it depends on are completed. Answers its task_id.",
 			schema: object(`"epic_id", "title"`, epicProperty+`, "title": {"type": "string", "maxLength": 512, "description": "What is to be done, in few words."}, "description": {"type": "string"}, `+tagsProperty+`,
-    `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, `+priorityProperty+`,
-    "requirements": {"description": "What a workflow must offer to do it, as an object or its JSON as a text: triggers, node_types, tools, tags, description, model_capability."},
-    "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that is to do it."},
-    "estimated_tokens": {"type": "integer", "minimum": 0}, "max_retries": {"type": "integer", "minimum": 0, "maximum": 100, "description": "How often it may be tried again; 2 when absent."}, `+requestProperty), does: createTask},
+    `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, `+priorityProperty+`, `+requirementsProperty+`, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that is to do it."}, `+sourceProperty+`, `+estimateProperties+`, `+requestProperty), does: createTask},
 		{name: "task_list", reads: true, description: "Lists tasks, oldest first, by epic, status and tags.",
 			schema: object(``, epicProperty+`, "status": {"type": "string", "description": "pending, blocked, running, completed, failed or cancelled."}, `+tagsProperty+`,
     "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}, "page_token": {"type": "string", "maxLength": 2048, "description": "The next_page_token of the answer before."}`), does: listTasks},
-		{name: "task_update", repeats: true, description: "Changes a task: its status (pending to try it again, running, completed, failed, cancelled), texts, priority, workflow, input and what it waits for, or adds a note. Work that is done without a run begins with running, from when on it is booked on the task, and ends with completed and a result_summary.",
+		{name: "task_update", repeats: true, destroys: true, description: "Changes a task: its status (pending to try it again, running, completed, failed, cancelled), texts, tags, priority, workflow, requirements, input, estimate, retries and what it waits for, or adds a note. Work that is done without a run begins with running, from when on it is booked on the task, and ends with completed and a result_summary.",
 			schema: object(`"task_id"`, taskProperty+`, "status": {"type": "string", "description": "Where it goes: pending, running, completed, failed or cancelled."}, "title": {"type": "string", "maxLength": 512},
     "description": {"type": "string"}, `+priorityProperty+`, "result_summary": {"type": "string", "description": "What came of it."}, "error_message": {"type": "string", "description": "What went wrong."},
-    "notes": {"type": "string", "description": "A remark to add."}, `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that does it."},
-    "workflow_source": {"type": "string", "enum": ["inline", "existing", "created"], "description": "Where that workflow comes from: existing, or created for the task; inline is done without one."}, `+requestProperty), does: updateTask},
-		{name: "task_cancel", repeats: true, description: "Cancels a task, and the run that works on it.",
+    "notes": {"type": "string", "description": "A remark to add."}, `+dependsProperty+`, `+policyProperty+`, `+inputProperty+`, "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow that does it."}, `+sourceProperty+`, `+tagsProperty+`, `+requirementsProperty+`, `+estimateProperties+`, `+requestProperty), does: updateTask},
+		{name: "task_cancel", repeats: true, destroys: true, description: "Cancels a task, and the run that works on it.",
 			schema: object(`"task_id"`, taskProperty+`, "reason": {"type": "string", "description": "Why."}, `+requestProperty), does: cancelTask},
 	}
 }
@@ -54,7 +50,7 @@ type taskArguments struct {
 	Requirements json.RawMessage `json:"requirements"`
 	Workflow     *string         `json:"workflow_slug"`
 	Source       *string         `json:"workflow_source"`
-	Estimated    int64           `json:"estimated_tokens"`
+	Estimated    *int64          `json:"estimated_tokens"`
 	Retries      *int32          `json:"max_retries"`
 	Status       string          `json:"status"`
 	Result       *string         `json:"result_summary"`
@@ -83,7 +79,7 @@ func objectOf(name string, raw json.RawMessage) (*graphv1.Payload, error) {
 // task is the task that the arguments say.
 func (a *taskArguments) task() (t *registryv1.Task, err error) {
 	t = &registryv1.Task{
-		Id: a.TaskID, EpicId: a.EpicID, Title: strings.TrimSpace(text(a.Title)), Description: text(a.Description), WorkflowSlug: text(a.Workflow), EstimatedTokens: a.Estimated,
+		Id: a.TaskID, EpicId: a.EpicID, Title: strings.TrimSpace(text(a.Title)), Description: text(a.Description), WorkflowSlug: text(a.Workflow),
 		ResultSummary: text(a.Result), ErrorMessage: text(a.Error),
 	}
 	if t.Tags, err = listOf("tags", a.Tags, 20); err != nil {
@@ -109,6 +105,9 @@ func (a *taskArguments) task() (t *registryv1.Task, err error) {
 	}
 	if t.Requirements, err = objectOf("requirements", a.Requirements); err != nil {
 		return nil, err
+	}
+	if a.Estimated != nil {
+		t.EstimatedTokens = *a.Estimated
 	}
 	switch {
 	case a.Retries == nil:
@@ -208,13 +207,39 @@ func listTasks(ctx context.Context, c *call) (any, error) {
 		list[i]["epic_id"] = t.GetEpicId()
 	}
 	out := map[string]any{"success": true, "tasks": list}
-	switch {
-	case next != "":
+	if next != "" {
 		out["next_page_token"] = next
-	case a.Page == "": // these are all
-		out["total"] = len(list)
+	}
+	n, known, err := c.counted(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if out["total"] = n; !known {
+		if out["total"] = len(list); next != "" || a.Page != "" {
+			out["total_is_minimum"] = true
+		}
 	}
 	return out, nil
+}
+
+// counted is how many tasks there are, if their epic counts them.
+func (s *Server) counted(ctx context.Context, req *registryv1.ListTasksRequest) (n int32, known bool, err error) {
+	if req.GetEpicId() == "" || len(req.GetTags()) > 0 {
+		return 0, false, nil
+	}
+	count := (*registryv1.Epic).GetTotalTasks
+	for _, state := range req.GetStates() {
+		switch state {
+		case registryv1.TaskState_TASK_STATE_COMPLETED:
+			count = (*registryv1.Epic).GetCompletedTasks
+		case registryv1.TaskState_TASK_STATE_FAILED:
+			count = (*registryv1.Epic).GetFailedTasks
+		default:
+			return 0, false, nil
+		}
+	}
+	e, err := asked(ctx, s, s.Registry.GetEpic, &registryv1.GetEpicRequest{EpicId: req.GetEpicId()})
+	return count(e), err == nil, err
 }
 
 func there(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
@@ -234,10 +259,11 @@ func updateTask(ctx context.Context, c *call) (any, error) {
 	}
 	moves, note := to != 0, strings.TrimSpace(a.Notes)
 	fields := given(field{"title", a.Title != nil}, field{"description", a.Description != nil}, field{"priority", a.Priority != nil}, field{"workflow_slug", a.Workflow != nil},
-		field{"input", there(a.Input)}, field{"depends_on", there(a.DependsOn)}, field{"dependency_policy", t.GetDependencyPolicy() != 0}, field{"workflow_source", t.GetWorkflowSource() != 0},
+		field{"input", there(a.Input)}, field{"depends_on", there(a.DependsOn)}, field{"dependency_policy", t.GetDependencyPolicy() != 0}, field{"tags", there(a.Tags)}, field{"requirements", there(a.Requirements)},
+		field{"estimated_tokens", a.Estimated != nil}, field{"max_retries", a.Retries != nil}, field{"workflow_source", t.GetWorkflowSource() != 0},
 		field{"result_summary", a.Result != nil && (!moves || *a.Result == "")}, field{"error_message", a.Error != nil && (!moves || *a.Error == "")}, field{"notes", note != "" && !moves})
 	if len(fields) == 0 && !moves {
-		return nil, badArguments("there is nothing to change: give status, title, description, priority, workflow_slug, input, depends_on, dependency_policy, result_summary, error_message or notes")
+		return nil, badArguments("there is nothing to change: give status, title, description, tags, priority, workflow_slug, workflow_source, requirements, input, depends_on, dependency_policy, estimated_tokens, max_retries, result_summary, error_message or notes")
 	}
 	got, err := change(fields, moves, a.Request, func(request string) (*registryv1.Task, error) {
 		if note != "" && !moves {

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/grpc"
@@ -39,7 +38,9 @@ type tool struct {
 	schema string
 	// reads says that it changes nothing, and repeats that calling it again changes nothing more.
 	reads, repeats bool
-	does           func(ctx context.Context, c *call) (any, error)
+	// destroys says that it may end or replace what is there, or start what has effects outside.
+	destroys bool
+	does     func(ctx context.Context, c *call) (any, error)
 
 	// fields are the names of the arguments; nil takes any.
 	fields []string
@@ -70,9 +71,8 @@ func (t *tool) known(args json.RawMessage) error {
 }
 
 func (t *tool) told() *mcp.Tool {
-	destroys := !t.reads && strings.HasSuffix(t.name, "cancel") || t.name == toolCancel
 	return &mcp.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.schema), Annotations: &mcp.ToolAnnotations{
-		ReadOnlyHint: t.reads, IdempotentHint: t.repeats || t.reads, DestructiveHint: &destroys,
+		ReadOnlyHint: t.reads, IdempotentHint: t.repeats || t.reads, DestructiveHint: &t.destroys,
 	}}
 }
 
@@ -89,10 +89,8 @@ type call struct {
 	// declined says that the client does not answer the question of the run.
 	declined bool
 	// part bounds a result in bytes; 0 means maxPart.
-	part int
-	// steps is how much progress there was, and told when it was told last.
-	steps float64
-	told  time.Time
+	part  int
+	steps *progress
 }
 
 // read decodes the arguments. What is not known is refused by name.
@@ -127,7 +125,7 @@ func (s *Server) call(ctx context.Context, t *tool, r *mcp.CallToolRequest) *mcp
 			return s.refused(ctx, t.name, err)
 		}
 	}
-	out, err := t.does(ctx, &call{Server: s, req: r, args: r.Params.Arguments})
+	out, err := t.does(ctx, &call{Server: s, req: r, args: r.Params.Arguments, steps: &progress{}})
 	if err != nil {
 		return s.refused(ctx, t.name, err)
 	}

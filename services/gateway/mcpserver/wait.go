@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -179,18 +180,35 @@ func (c *call) follow(ctx context.Context, id string, seen *int64, get func() (*
 // token is the token of the client for progress, or nil.
 func (c *call) token() any { return c.req.Params.GetProgressToken() }
 
+// progress is how much a call has told its client, for all runs that it waits for. It is safe for concurrent
+// use.
+type progress struct {
+	mu    sync.Mutex
+	steps float64
+	last  time.Time
+}
+
+// next counts a step, and tells it if that is due. It tells under its lock, so that the numbers rise.
+func (p *progress) next(tell func(steps float64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.steps++
+	if now := time.Now(); now.Sub(p.last) >= progressPause {
+		p.last = now
+		tell(p.steps)
+	}
+}
+
 // progress tells the client what an event says.
 func (c *call) progress(ctx context.Context, ev *executorv1.RunEvent) {
 	token, text := c.token(), progressText(ev)
 	if token == nil || text == "" {
 		return
 	}
-	c.steps++
-	if now := time.Now(); now.Sub(c.told) >= progressPause {
-		c.told = now
+	c.steps.next(func(steps float64) {
 		// The client may be gone.
-		_ = c.req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: c.steps, Message: text})
-	}
+		_ = c.req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: steps, Message: text})
+	})
 }
 
 func progressText(ev *executorv1.RunEvent) string {
