@@ -27,7 +27,7 @@ const (
 	Worker Scope = "worker"
 	// Approve answers interrupts and approvals of runs.
 	Approve Scope = "approve"
-	// Admin changes limits, quotas and prices.
+	// Admin changes limits, budgets, prices and keys, and exports and forgets memories.
 	Admin Scope = "admin"
 	// Service is the scope of calls between services. No key has it.
 	Service Scope = "service"

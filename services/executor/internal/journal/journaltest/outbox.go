@@ -165,8 +165,8 @@ func outboxCases(t *testing.T, d Driver) {
 	t.Run("AcksOfAFullBatchAddTheirCosts", func(t *testing.T) {
 		w := open(t, d)
 		id, parent, total := "", w.started(1), int64(0)
-		// The second batch is as large as those that are claimed. Where the time grows by a power of the number
-		// of acks, it does not come to an end.
+		// The second batch is as large as those that are claimed. Where the time grows by a power of
+		// the number of acks, it does not come to an end.
 		for _, n := range []int{40, 500} {
 			id = w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = parent, parent })
 			for i := range n {
