@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
@@ -52,7 +53,7 @@ func (c *call) resumed(ctx context.Context) (*state, error) {
 		return &st, nil
 	}
 	_, err = c.give(ctx, q, st.Hash, res)
-	return &st, err
+	return &st, c.keep(ctx, err)
 }
 
 // ask asks the client what a run asks. A client of the newest version is answered with the
@@ -83,7 +84,16 @@ func (c *call) ask(ctx context.Context, run string) (res *mcp.CallToolResult, an
 		return nil, false, nil // the question is told in the answer
 	}
 	answered, err = c.give(ctx, q, q.GetApproveHash(), got)
-	return nil, answered, err
+	return nil, answered, c.keep(ctx, err)
+}
+
+// keep keeps why an answer was refused for the answer of the call, which must tell of the run, too.
+func (c *call) keep(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || errs.Is(err, errs.Internal) {
+		return err
+	}
+	c.declined, c.unanswered = true, err
+	return nil
 }
 
 // give answers a question with what the client has filled in.

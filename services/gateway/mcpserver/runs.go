@@ -151,6 +151,10 @@ func (c *call) standing(ctx context.Context, r *executorv1.Run, from int) (map[s
 		return nil, err
 	}
 	out["questions"], out["hint"] = questions, "answer_run answers a question by its interrupt_id"
+	if c.unanswered != nil {
+		e := errs.From(c.unanswered)
+		out["answer_refused"] = map[string]any{"error": errs.Clip(e.Message, 1<<10), "reason": e.Reason}
+	}
 	if left := int(r.GetOpenInterrupts()) - len(questions); left > 0 {
 		out["questions_left_out"] = left
 	}
@@ -432,8 +436,7 @@ func (a *start) into(req *executorv1.StartRunRequest) error {
 	return nil
 }
 
-// meta are what a client says beside the arguments of a workflow, which are the inputs of the
-// workflow.
+// metaPrefix begins the names of what a client says beside the arguments of a workflow, which are its inputs.
 const metaPrefix = "epigraph/"
 
 // fromMeta reads a start from the metadata of a call.

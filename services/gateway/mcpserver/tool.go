@@ -88,6 +88,8 @@ type call struct {
 	args json.RawMessage
 	// declined says that the client does not answer the question of the run.
 	declined bool
+	// unanswered is why the answer that the client gave was refused.
+	unanswered error
 	// part bounds a result in bytes; 0 means maxPart.
 	part  int
 	steps *progress

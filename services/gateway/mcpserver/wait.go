@@ -21,6 +21,9 @@ const (
 	defaultWait, maxWait = 30 * time.Second, 10 * time.Minute
 	// watchPause is the pause before a stream of events that broke is opened again.
 	watchPause = 500 * time.Millisecond
+	// lookPause is the first pause between two looks at a run that cannot be watched, and maxLookPause the
+	// longest.
+	lookPause, maxLookPause = time.Second, 10 * time.Second
 	// progressPause is the shortest time between two notifications of progress.
 	progressPause = 100 * time.Millisecond
 	// maxQuestions is how many questions one call asks.
@@ -98,7 +101,7 @@ func (c *call) wait(ctx context.Context, id string, most time.Duration) (*execut
 	}
 	within, stop := context.WithTimeout(ctx, most)
 	defer stop()
-	seen := r.GetLastSeq()
+	seen, pause := r.GetLastSeq(), lookPause
 	for {
 		over, err := c.follow(within, id, &seen, get)
 		if over != nil || err != nil && errs.Is(err, errs.NotFound) {
@@ -108,7 +111,16 @@ func (c *call) wait(ctx context.Context, id string, most time.Duration) (*execut
 			if errs.Is(err, errs.PermissionDenied) || errs.Is(err, errs.InvalidArgument) {
 				return nil, err
 			}
-			sleep.For(within, watchPause) // the executor may have moved
+			if !errs.Is(err, errs.ResourceExhausted) {
+				sleep.For(within, watchPause) // the executor may have moved
+				continue
+			}
+			// There are as many watches as may be: it is looked at, more and more seldom.
+			sleep.For(within, pause)
+			pause = min(2*pause, maxLookPause)
+			if r, err := get(); err == nil && stands(r) {
+				return r, nil
+			}
 			continue
 		}
 		if ctx.Err() != nil {

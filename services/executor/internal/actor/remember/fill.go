@@ -116,7 +116,7 @@ func (f *Filler) embed(ctx context.Context, namespace string, some []Bare) error
 	if !ok {
 		return err
 	}
-	if failed.Configured() || failed.Class == llm.NotPerformed {
+	if !refused(failed) {
 		return errors.Join(errStop, err)
 	}
 	if _, unwell := f.call(ctx, namespace, []string{probe}); unwell != nil {
@@ -129,7 +129,7 @@ func (f *Filler) embed(ctx context.Context, namespace string, some []Bare) error
 		return current(f.Entries.Refused(ctx, some[0], f.Model, failed.Message))
 	}
 	for i := range some {
-		if err = errors.Join(err, f.alone(ctx, namespace, &some[i], texts[i])); ctx.Err() != nil {
+		if err = errors.Join(err, f.alone(ctx, namespace, &some[i], texts[i])); ctx.Err() != nil || errors.Is(err, errStop) {
 			break
 		}
 	}
@@ -142,10 +142,20 @@ func (f *Filler) alone(ctx context.Context, namespace string, b *Bare, text stri
 	if err == nil {
 		return f.set(ctx, []Bare{*b}, got)
 	}
-	if failed, ok := errors.AsType[*llm.Error](err); ok && !failed.Configured() && failed.Class != llm.NotPerformed {
+	failed, ok := errors.AsType[*llm.Error](err)
+	if ok && refused(failed) {
 		return current(f.Entries.Refused(ctx, *b, f.Model, failed.Message))
 	}
+	if ok { // the others would fare alike
+		err = errors.Join(errStop, err)
+	}
 	return err
+}
+
+// refused reports whether a fault may be that of the text. A server that is busy or away, and a configuration
+// that is wrong, say nothing of it.
+func refused(err *llm.Error) bool {
+	return err.Class != llm.Retryable && err.Class != llm.NotPerformed && !err.Configured()
 }
 
 // set sets vectors. One that the registry does not take is a fault of the text.

@@ -147,6 +147,13 @@ func TestFill(t *testing.T) {
 			})
 		})
 	}
+	t.Run("Busy/IsNoFaultOfAnEntryThatIsTriedAlone", func(t *testing.T) {
+		t.Parallel()
+		e := &meanings{}
+		filling(t, e, []remember.Bare{entry("a", "1", "busy", "1"), entry("a", "2", "x", "1")}, func(t *testing.T, b *bare, _ *budgets) {
+			require.Empty(t, b.refused)
+		})
+	})
 	t.Run("Budget/IsReservedAndBooked", func(t *testing.T) {
 		t.Parallel()
 		e := &meanings{}

@@ -38,6 +38,8 @@ func (m *meanings) Embed(ctx context.Context, texts []string) (out llm.Vectors, 
 		switch {
 		case strings.Contains(text, "bad"):
 			return llm.Vectors{}, &llm.Error{Class: llm.Permanent, Status: 400, Message: "bad words"}
+		case strings.Contains(text, "busy"):
+			return llm.Vectors{}, &llm.Error{Class: llm.Retryable, Status: 429, Message: "too many"}
 		case strings.Contains(text, "slow"):
 			m.mu.Unlock()
 			<-ctx.Done()

@@ -8,8 +8,9 @@
 ALTER TABLE runs ADD COLUMN workflow         text COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN workflow_version text COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN epic_id          text COLLATE "C" NOT NULL DEFAULT '';
+-- A text of JSON may hold an escaped NUL, which PostgreSQL does not read.
 UPDATE runs r SET workflow_version = m.version, workflow = split_part(m.version, '@', 1)
-    FROM (SELECT d.run_id, convert_from(d.metadata, 'UTF8')::json ->> 'workflow' AS version FROM run_details d WHERE d.metadata IS NOT NULL) m
+    FROM (SELECT d.run_id, replace(convert_from(d.metadata, 'UTF8'), '\u0000', '\u0001')::json ->> 'workflow' AS version FROM run_details d WHERE d.metadata IS NOT NULL) m
     WHERE m.run_id = r.run_id AND m.version <> '';
 CREATE INDEX runs_by_workflow         ON runs (namespace, workflow, create_time DESC, run_id DESC) WHERE workflow <> '';
 CREATE INDEX runs_by_workflow_version ON runs (namespace, workflow_version, create_time DESC, run_id DESC) WHERE workflow_version <> '';

@@ -15,7 +15,8 @@ INSERT INTO change_places (namespace, source, seq, time)
 SELECT namespace, split_part(run_id, '/', 1), max(CAST(split_part(run_id, '/', 2) AS bigint)), max(time)
 FROM workflow_runs WHERE run_id LIKE '%/%' GROUP BY namespace, split_part(run_id, '/', 1);
 
--- The run within which a change was made, so that the events of a run are found.
+-- The run within which a change was made, so that the events of a run are found. A text of JSON may hold an
+-- escaped NUL, which PostgreSQL does not read.
 ALTER TABLE feed ADD COLUMN run_id text COLLATE "C" NOT NULL DEFAULT '';
-UPDATE feed SET run_id = COALESCE(CAST(body AS jsonb) ->> 'Run', '') WHERE body LIKE '%"Run":%';
+UPDATE feed SET run_id = COALESCE(CAST(replace(body, '\u0000', '\u0001') AS jsonb) ->> 'Run', '') WHERE body LIKE '%"Run":%';
 CREATE INDEX feed_by_run ON feed (namespace, run_id, seq) WHERE run_id <> '';
