@@ -447,7 +447,7 @@ func (d *Deliverer) begin(ctx context.Context, what string, t Trace, it journal.
 	ctx, span := d.tracer.Start(ctx, "outbox."+what, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		attribute.String("epigraph.run.id", it.RunID), attribute.Int("epigraph.outbox.attempt", it.Attempts)))
 	return ctx, func(err error) {
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrLater) { // to wait is no fault
 			span.SetStatus(codes.Error, errs.ReasonOf(err))
 		}
 		span.End()
