@@ -202,10 +202,10 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		"Request/AFailedOneMayBeSentAgain": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			c := accounting.Change{Once: accounting.Once{ID: "r"}}
-			_, err := f.MoveEpic(f.ctx, ns, e.ID, c, epic.Completed, "")
+			_, err := f.MoveEpic(f.ctx, ns, e.ID, c, epic.Failed, "")
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonInvalidTransition)
 			f.moveEpic(t, e.ID, epic.Active)
-			_, err = f.MoveEpic(f.ctx, ns, e.ID, c, epic.Completed, "")
+			_, err = f.MoveEpic(f.ctx, ns, e.ID, c, epic.Failed, "")
 			require.NoError(t, err)
 		},
 		"Request/SweepForgetsOldOnes": func(t *testing.T, f *fixture) {

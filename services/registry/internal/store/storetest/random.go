@@ -116,7 +116,7 @@ func (m *model) moveEpic(t *rapid.T) {
 	}).Draw(t, "state")
 	e := m.epics[id]
 	allowed := e != nil && slices.Contains(map[string][]string{
-		"PLANNING": {"ACTIVE", "CANCELED"}, "ACTIVE": {"PAUSED", "COMPLETED", "FAILED", "CANCELED"}, "PAUSED": {"ACTIVE", "CANCELED"},
+		"PLANNING": {"ACTIVE", "COMPLETED", "CANCELED"}, "ACTIVE": {"PAUSED", "COMPLETED", "FAILED", "CANCELED"}, "PAUSED": {"ACTIVE", "CANCELED"},
 	}[e.state], to.String())
 	_, err := m.f.MoveEpic(m.f.ctx, m.ns, id, accounting.Change{}, to, "")
 	m.agree(t, allowed, err)
