@@ -132,16 +132,9 @@ func (c *call) several(ctx context.Context, reqs []*executorv1.StartRunRequest, 
 	return map[string]any{"success": true, "results": results}, nil
 }
 
-// failedResult stands in a list for a run that was not started, or not waited for. The cause of an internal
-// error is for the log alone.
+// failedResult stands in a list for a run that was not started, or not waited for.
 func (c *call) failedResult(ctx context.Context, id string, err error) map[string]any {
-	e := errs.From(err)
-	message, reason := errs.Clip(e.Message, 1<<10), e.Reason
-	if e.Kind == errs.Internal {
-		c.Log.ErrorContext(ctx, "tool failed", "tool", "spawn_and_await", "err", err)
-		message, reason = "internal error", errs.ReasonInternal
-	}
-	out := map[string]any{"success": false, "error": message, "reason": reason}
+	_, out := c.shownError(ctx, "spawn_and_await", err, 1<<10)
 	if id != "" {
 		out["run_id"] = id
 	}

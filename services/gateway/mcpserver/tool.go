@@ -156,17 +156,24 @@ type fault struct {
 	Message string `json:"message"`
 }
 
-// refused is an error as a model reads it. The cause of an internal error is for the log alone.
-func (s *Server) refused(ctx context.Context, name string, err error) *mcp.CallToolResult {
-	e := errs.From(err)
+// shownError is an error as a model reads it, with so many bytes of its text at most. The cause of an
+// internal error is for the log alone.
+func (s *Server) shownError(ctx context.Context, name string, err error, most int) (e *errs.Error, out map[string]any) {
+	e = errs.From(err)
 	if ctx.Err() != nil && e.Kind == errs.Internal {
 		e = errs.New(errs.Canceled, "CLIENT_CLOSED", "the call was canceled")
 	}
-	out := map[string]any{"success": false, "error": strings.ToValidUTF8(errs.Clip(e.Message, 4<<10), "\uFFFD"), "reason": e.Reason}
+	out = map[string]any{"success": false, "error": strings.ToValidUTF8(errs.Clip(e.Message, most), "\uFFFD"), "reason": e.Reason}
 	if e.Kind == errs.Internal {
 		s.Log.ErrorContext(ctx, "tool failed", "tool", name, "err", err)
 		out["error"], out["reason"] = "internal error", errs.ReasonInternal
 	}
+	return e, out
+}
+
+// refused is the answer of a call that failed, with a hint and the faults.
+func (s *Server) refused(ctx context.Context, name string, err error) *mcp.CallToolResult {
+	e, out := s.shownError(ctx, name, err, 4<<10)
 	if hint := e.HintText(); hint != "" {
 		out["hint"] = inTools(hint)
 	}

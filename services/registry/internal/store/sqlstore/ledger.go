@@ -64,6 +64,11 @@ func (t tx) accounts(ctx context.Context, namespace string, ids []ledger.ID, loc
 	return collect(ctx, t, scanAccount, s.Query, s.Args...)
 }
 
+// selectAccounts selects the columns of accounts a.
+func selectAccounts() string {
+	return `SELECT a.` + strings.ReplaceAll(accountColumns, `, `, `, a.`) + ` FROM `
+}
+
 // accountsByID looks each up by its key, however the database estimates the size of the table.
 func accountsByID(d dbkit.Dialect, namespace string, ids []ledger.ID, locked string) dbkit.Stmt {
 	rows := make([][]any, len(ids))
@@ -71,7 +76,7 @@ func accountsByID(d dbkit.Dialect, namespace string, ids []ledger.ID, locked str
 		rows[i] = []any{int16(id.Level), id.Name}
 	}
 	return dbkit.Stmt{
-		Query: `SELECT a.` + strings.ReplaceAll(accountColumns, `, `, `, a.`) + ` FROM ` +
+		Query: selectAccounts() +
 			d.Rows(`n`, 2, accountTypes()[:accountKey]...) + d.LookUp(`accounts`, `a`, `a.namespace = $1 AND a.level = n.level AND a.id = n.id`) + `
 			ORDER BY a.level, a.id` + locked,
 		Args: append([]any{namespace}, d.RowArgs(accountKey, rows)...),
@@ -83,7 +88,7 @@ func (s *Store) AccountsOfCalls(ctx context.Context, namespace string, ids []led
 	stmts := []dbkit.Stmt{accountsByID(s.d, namespace, ids, ``)}
 	if len(taskIDs) > 0 {
 		stmts = append(stmts, dbkit.Stmt{
-			Query: `SELECT a.` + strings.ReplaceAll(accountColumns, `, `, `, a.`) + ` FROM tasks AS n` +
+			Query: selectAccounts() + `tasks AS n` +
 				s.d.LookUp(`accounts`, `a`, `a.namespace = $1 AND a.level = $2 AND a.id = n.epic_id`) + `
 				WHERE n.namespace = $1 AND ` + s.d.In(`n.id`, `$3`),
 			Args: []any{namespace, int16(ledger.Epic), taskIDs},
