@@ -226,7 +226,7 @@ func (l *Log) Close() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.total > 0 {
-			l.log.Error("entries of the audit log are lost: the registry did not take them before the end", slog.Int("entries", l.total))
+			l.log.ErrorContext(ctx, "entries of the audit log are lost: the registry did not take them before the end", slog.Int("entries", l.total))
 			l.lost.Add(context.Background(), int64(l.total))
 		}
 	})
