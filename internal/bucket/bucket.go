@@ -49,6 +49,15 @@ func (b *Buckets[K]) Take(key K) (ok bool) {
 	return true
 }
 
+// Give gives a token of a key back.
+func (b *Buckets[K]) Give(key K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if k, found := b.kept.Get(key); found {
+		k.tokens = min(b.burst, k.tokens+1)
+	}
+}
+
 // Left returns how often Take refused the key since the last call of Left.
 func (b *Buckets[K]) Left(key K) int64 {
 	b.mu.Lock()

@@ -49,6 +49,13 @@ func TestBuckets(t *testing.T) {
 		require.Zero(t, b.Left("a"))
 		require.Zero(t, b.Left("unseen"))
 	})
+	each("Give/GivesBack", func(t *testing.T, b *bucket.Buckets[string], taken func(string, int) int) {
+		taken("a", 10)
+		b.Give("a")
+		require.Equal(t, 1, taken("a", 10))
+		b.Give("b")
+		require.Equal(t, 3, taken("b", 10), "never above the burst")
+	})
 	each("Forgotten/BeginsFull", func(t *testing.T, _ *bucket.Buckets[string], taken func(string, int) int) {
 		taken("a", 10)
 		taken("b", 1)

@@ -246,6 +246,7 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 	if len(auth) > 1 || len(ns) > 1 || len(behalf) > 1 {
 		return ctx, errs.New(errs.InvalidArgument, "HEADER_REPEATED", "%s, %s and %s may be given once", HeaderAuthorization, HeaderNamespace, HeaderPrincipal)
 	}
+	ctx = access.WithOrigin(ctx, originOf(ctx, false))
 	who, name, err := a.Authenticate(ctx, strings.Join(auth, ""), strings.Join(ns, ""))
 	if err != nil {
 		return ctx, err
@@ -258,7 +259,9 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 	if run := metadata.ValueFromIncomingContext(ctx, HeaderRun); len(run) == 1 && len(run[0]) <= maxRunID && who.IsService() {
 		ctx = access.WithRun(ctx, run[0])
 	}
-	ctx = access.WithOrigin(ctx, originOf(ctx, who.Kind == access.Internal))
+	if who.Kind == access.Internal {
+		ctx = access.WithOrigin(ctx, originOf(ctx, true))
+	}
 	if len(behalf) > 0 {
 		if who.Kind != access.Internal {
 			return ctx, errs.New(errs.PermissionDenied, "PRINCIPAL_DENIED", "only services may say on whose behalf they call").

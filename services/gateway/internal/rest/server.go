@@ -346,7 +346,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if !x.route.open {
 		var err error
-		if who, err = s.identify(ctx, r, x); err != nil {
+		if who, err = s.identify(ctx, r.WithContext(ctx), x); err != nil {
 			s.refuse(rec, r, err)
 			return
 		}

@@ -66,8 +66,8 @@ func (t tx) UseAPIKey(ctx context.Context, namespace, id string, now time.Time) 
 // SweepAPIKeys implements store.Store.
 func (s *Store) SweepAPIKeys(ctx context.Context, endedBefore time.Time, limit int) (removed int64, err error) {
 	for _, column := range []string{"expire_time", "revoke_time"} {
-		n, err := s.db.Pool.Exec(ctx, `DELETE FROM api_keys WHERE (namespace, id) IN (SELECT t.namespace, t.id FROM api_keys t
-			WHERE `+s.d.Set(`t.`+column)+` AND t.`+column+` < $1 LIMIT $2)`, endedBefore, limit)
+		n, err := s.db.Pool.Exec(ctx, s.d.DeleteSome(`api_keys`, `namespace, id`, `SELECT t.namespace, t.id FROM api_keys t
+			WHERE `+s.d.Set(`t.`+column)+` AND t.`+column+` < $1 LIMIT $2`), endedBefore, limit)
 		if removed += n; err != nil {
 			return removed, err
 		}

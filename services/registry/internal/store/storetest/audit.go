@@ -50,6 +50,18 @@ func auditCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, []string{"aud_1"}, list(t, f, store.AuditQuery{Namespace: "n", Principal: "key:eve"}))
 			require.Len(t, list(t, f, store.AuditQuery{Namespace: "n"}), 2)
 		},
+		"Audit/TheTableRefusesUpdates": func(t *testing.T, f *fixture) {
+			insert(t, f, "n", audit.Entry{ID: "aud_1", Time: now, Principal: "key:eve"})
+			require.ErrorContains(t, f.store.Update(f.ctx, "n", func(ctx context.Context, tx store.Tx) error {
+				raw, ok := tx.(interface {
+					Exec(ctx context.Context, query string, args ...any) (int64, error)
+				})
+				require.True(t, ok)
+				_, err := raw.Exec(ctx, `UPDATE audit SET principal = 'key:ada' WHERE namespace = 'n'`)
+				return err
+			}), "the audit log is append-only")
+			require.Len(t, list(t, f, store.AuditQuery{Namespace: "n", Principal: "key:eve"}), 1)
+		},
 		"Audit/FiltersNarrow": func(t *testing.T, f *fixture) {
 			insert(t, f, "n",
 				audit.Entry{ID: "1", Time: now.Add(-2 * time.Hour), Principal: "key:a", Method: "m", Resource: "x"},
