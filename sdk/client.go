@@ -58,7 +58,9 @@ type Client struct {
 	// Memories is the generated client of the memory, as Executor is.
 	Memories registryv1.MemoryServiceClient
 	conn     *grpc.ClientConn
-	more     []*grpc.ClientConn
+	// book is the connection to the registry.
+	book grpc.ClientConnInterface
+	more []*grpc.ClientConn
 }
 
 // Option changes how Dial connects.
@@ -139,6 +141,7 @@ func Dial(target string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.book = registry
 	c.Planner, c.Registry = plannerv1.NewPlannerServiceClient(planner), registryv1.NewRegistryServiceClient(registry)
 	c.Workflows, c.Memories = registryv1.NewWorkflowServiceClient(registry), registryv1.NewMemoryServiceClient(registry)
 	return c, nil

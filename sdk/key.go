@@ -61,4 +61,4 @@ func (c *Client) Caller(ctx context.Context) (*registryv1.Caller, error) {
 	return c.keys().GetCaller(ctx, &registryv1.GetCallerRequest{})
 }
 
-func (c *Client) keys() registryv1.KeyServiceClient { return registryv1.NewKeyServiceClient(c.conn) }
+func (c *Client) keys() registryv1.KeyServiceClient { return registryv1.NewKeyServiceClient(c.book) }

@@ -229,3 +229,38 @@ func RunOf(ctx context.Context) string {
 	id, _ := ctx.Value(runKey{}).(string)
 	return id
 }
+
+// Origin is where a call comes from, for the audit log. It gives no right.
+type Origin struct {
+	// Remote is the address of the caller, without a port.
+	Remote string
+	// UserAgent is what the caller says it is.
+	UserAgent string
+}
+
+// Encode returns the form in which one service names the origin to another.
+func (o Origin) Encode() string {
+	return url.Values{"remote": {o.Remote}, "agent": {o.UserAgent}}.Encode()
+}
+
+// DecodeOrigin reads what Encode wrote. What cannot be read is empty.
+func DecodeOrigin(s string) Origin {
+	v, err := url.ParseQuery(s)
+	if err != nil {
+		return Origin{}
+	}
+	return Origin{Remote: v.Get("remote"), UserAgent: v.Get("agent")}
+}
+
+type originKey struct{}
+
+// WithOrigin returns a context that says where the call comes from.
+func WithOrigin(ctx context.Context, o Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+// OriginOf is where the call comes from; zero if nobody knows.
+func OriginOf(ctx context.Context) Origin {
+	o, _ := ctx.Value(originKey{}).(Origin)
+	return o
+}

@@ -187,6 +187,10 @@ var table = map[string][]Scope{
 	// A caller that could ask about hashes could try secrets.
 	"epigraph.registry.v1.KeyService/ResolveKey": serviceOnly,
 
+	"epigraph.registry.v1.AuditService/ListAudit": admin,
+	// A caller that could add entries could make up what others did.
+	"epigraph.registry.v1.AuditService/RecordAudit": serviceOnly,
+
 	"epigraph.registry.v1.WorkflowService/CreateWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/CreateWorkflowVersion": run,
 	"epigraph.registry.v1.WorkflowService/GetWorkflow":           read,
@@ -206,5 +210,34 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.WorkflowService/ForecastWorkflow":      read,
 }
 
+// unchanging are those methods that change nothing although readers may not call them, and the stream of
+// workers, in which nobody decides anything.
+var unchanging = map[string]bool{
+	"epigraph.registry.v1.KeyService/GetKey":          true,
+	"epigraph.registry.v1.KeyService/ListKeys":        true,
+	"epigraph.registry.v1.AuditService/ListAudit":     true,
+	"epigraph.registry.v1.MemoryService/ExportMemory": true,
+	"epigraph.executor.v1.WorkerService/Work":         true,
+}
+
+// Changes reports whether callers change something by a method. Such calls are in the audit log. Methods
+// for services alone are no changes by a caller.
+func Changes(method string) bool {
+	method = strings.TrimPrefix(method, "/")
+	need, known := table[method]
+	return known && !slices.Contains(need, Read) && !slices.Contains(need, Service) && !unchanging[method]
+}
+
 // Methods are all that the table names, like epigraph.executor.v1.ExecutorService/GetRun.
 func Methods() []string { return slices.Sorted(maps.Keys(table)) }
+
+// FullMethod is the full name of a method that changes something, by its last part: "CancelRun". Other names
+// stay as they are.
+func FullMethod(name string) string {
+	for m := range table {
+		if Changes(m) && strings.HasSuffix(m, "/"+name) {
+			return m
+		}
+	}
+	return strings.TrimPrefix(name, "/")
+}

@@ -10,6 +10,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/bucket"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/lru"
 )
@@ -33,6 +35,9 @@ const secretBytes = 32
 
 // maxToken bounds what is read as a secret, in bytes.
 const maxToken = 256
+
+// ReasonGuessing refuses an address from which too many unknown keys were shown.
+const ReasonGuessing = "TOO_MANY_UNKNOWN_KEYS"
 
 // ReasonAway refuses a call whose key nobody can look up now.
 const ReasonAway = "KEYS_UNAVAILABLE"
@@ -85,8 +90,11 @@ const (
 	fresh = 5 * time.Second
 	// stale is for how long the last answer holds while nobody answers.
 	stale = time.Minute
-	// kept is how many answers are kept, those that there is no key too.
+	// kept is how many answers are kept: of keys, and as many that there is none.
 	kept = 10_000
+	// guesses is how many look-ups that found no key an address may cause at once, and guessesPerSecond
+	// how many a second after that. It is known of sources addresses.
+	guesses, guessesPerSecond, sources = 50, 5, 10_000
 	// asking is how many lookups are under way at once.
 	asking = 16
 	// patience is how long a lookup may take.
@@ -99,8 +107,12 @@ type Ring struct {
 	flights singleflight.Group
 	asks    chan struct{}
 
-	mu      sync.Mutex
-	answers *lru.Cache[place, answer]
+	guesses *bucket.Buckets[string]
+
+	mu sync.Mutex
+	// good are answers that there is a key, bad are those that there is none: whoever shows ids at random
+	// fills the one, and keeps nobody out of the other.
+	good, bad *lru.Cache[place, answer]
 }
 
 type place struct{ namespace, id string }
@@ -113,29 +125,85 @@ type answer struct {
 
 // NewRing returns a ring without an answer.
 func NewRing(l Lookup) *Ring {
-	return &Ring{lookup: l, asks: make(chan struct{}, asking), answers: lru.New[place, answer](kept)}
+	return &Ring{lookup: l, asks: make(chan struct{}, asking), guesses: bucket.New[string](guessesPerSecond, guesses, sources),
+		good: lru.New[place, answer](kept), bad: lru.New[place, answer](kept)}
 }
 
 // Authenticate returns who shows a secret. found is false if it opens nothing. An answer holds for
 // any secret of the same id, so that wrong ones are compared here and asked about once.
 func (r *Ring) Authenticate(ctx context.Context, t Token) (who access.Principal, found bool, err error) {
 	p := place{t.Namespace, t.ID}
-	r.mu.Lock()
-	a, known := r.answers.Get(p)
-	r.mu.Unlock()
+	a, known := r.known(p)
 	if age := time.Since(a.at); !known || age >= fresh {
-		now, err := r.ask(ctx, p, t)
+		now, err := r.askFrom(ctx, p, t, known && a.opens(t))
 		switch {
+		case errs.ReasonOf(err) == ReasonGuessing:
+			return who, false, err
 		case err == nil:
 			a = now
 		case !known || age >= stale:
 			return who, false, err
 		}
 	}
-	if !a.found || subtle.ConstantTimeCompare(a.key.Hash[:], t.Hash[:]) != 1 || !a.key.Expires.IsZero() && !time.Now().Before(a.key.Expires) {
+	if !a.opens(t) {
 		return who, false, nil
 	}
 	return access.Principal{Kind: access.Key, Name: a.key.Name, Scopes: a.key.Scopes}, true, nil
+}
+
+// opens reports whether a secret is that of the key, which has not ended.
+func (a answer) opens(t Token) bool {
+	return a.found && subtle.ConstantTimeCompare(a.key.Hash[:], t.Hash[:]) == 1 && (a.key.Expires.IsZero() || time.Now().Before(a.key.Expires))
+}
+
+// known is the last answer about a key.
+func (r *Ring) known(p place) (a answer, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, known = r.good.Get(p); known {
+		return a, true
+	}
+	return r.bad.Get(p)
+}
+
+// learn keeps an answer.
+func (r *Ring) learn(p place, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	to, from := r.good, r.bad
+	if !a.found {
+		to, from = from, to
+	}
+	from.Delete(p)
+	to.Put(p, a, 1)
+}
+
+// askFrom asks, unless too many secrets that open nothing came from where this one does. A key that
+// opened lately is asked about in any case.
+func (r *Ring) askFrom(ctx context.Context, p place, t Token, good bool) (answer, error) {
+	from := source(access.OriginOf(ctx).Remote)
+	if !good && !r.guesses.Take(from) {
+		return answer{}, errs.New(errs.ResourceExhausted, ReasonGuessing, "too many unknown API keys were shown from this address").
+			Hint("show a key that there is, or try again in a moment").RetryAfter(time.Second)
+	}
+	a, err := r.ask(ctx, p, t)
+	if !good && (err != nil || a.opens(t)) {
+		r.guesses.Give(from)
+	}
+	return a, err
+}
+
+// source is what counts as one address: of IPv6 the network of 64 bits, which one caller has to itself.
+func source(remote string) string {
+	ip, err := netip.ParseAddr(remote)
+	if err != nil || ip.Unmap().Is4() {
+		return remote
+	}
+	network, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return remote
+	}
+	return network.String()
 }
 
 // ask looks a key up, once for all who ask at the same time. It outlives the call that began it,
@@ -155,9 +223,7 @@ func (r *Ring) ask(ctx context.Context, p place, t Token) (answer, error) {
 			return nil, away(err)
 		}
 		a := answer{key: k, found: found, at: time.Now()}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.answers.Put(p, a, 1)
+		r.learn(p, a)
 		return a, nil
 	})
 	select {

@@ -3,6 +3,7 @@ package apikey_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,6 +114,85 @@ func TestRing(t *testing.T) {
 			require.False(t, opens(t, r, token))
 		}
 		require.EqualValues(t, 1, s.asked.Load())
+	})
+	from := func(t *testing.T, remote string) context.Context {
+		return access.WithOrigin(t.Context(), access.Origin{Remote: remote})
+	}
+	// guess shows ids that there are not, and returns how many were looked up and the last error.
+	guess := func(t *testing.T, s *shelf, r *apikey.Ring, remote string, tries int) (asked int64, err error) {
+		t.Helper()
+		before := s.asked.Load()
+		for i := range tries {
+			_, found, fault := r.Authenticate(from(t, remote), apikey.Token{Namespace: "a", ID: fmt.Sprintf("key_%s_%d_%d", remote, i, before)})
+			require.False(t, found)
+			err = fault
+		}
+		return s.asked.Load() - before, err
+	}
+	each("Guesses/OfManyIDsFromOneAddressAreRefused", func(t *testing.T, s *shelf, r *apikey.Ring, _ apikey.Token) {
+		asked, err := guess(t, s, r, "192.0.2.1", 1000)
+		require.EqualValues(t, 50, asked)
+		require.Equal(t, apikey.ReasonGuessing, errs.ReasonOf(err))
+		require.True(t, errs.Is(err, errs.ResourceExhausted))
+		time.Sleep(time.Second)
+		asked, _ = guess(t, s, r, "192.0.2.1", 1000)
+		require.EqualValues(t, 5, asked)
+	})
+	each("Guesses/FromAnotherAddressAreItsOwn", func(t *testing.T, s *shelf, r *apikey.Ring, token apikey.Token) {
+		_, err := guess(t, s, r, "192.0.2.1", 100)
+		require.Error(t, err)
+		_, found, err := r.Authenticate(from(t, "192.0.2.2"), token)
+		require.NoError(t, err)
+		require.True(t, found)
+	})
+	each("Guesses/FromOneNetworkOfIPv6Together", func(t *testing.T, s *shelf, r *apikey.Ring, _ apikey.Token) {
+		_, err := guess(t, s, r, "2001:db8::1", 50)
+		require.NoError(t, err)
+		_, err = guess(t, s, r, "2001:db8::ffff:2", 1)
+		require.Error(t, err)
+		_, err = guess(t, s, r, "2001:db8:0:1::1", 1)
+		require.NoError(t, err)
+	})
+	each("Guesses/KeepNoKnownKeyOut", func(t *testing.T, s *shelf, r *apikey.Ring, token apikey.Token) {
+		_, found, err := r.Authenticate(from(t, "192.0.2.1"), token)
+		require.NoError(t, err)
+		require.True(t, found)
+		_, err = guess(t, s, r, "192.0.2.1", 100)
+		require.Error(t, err)
+		for range 10 {
+			time.Sleep(6 * time.Second) // each time it is looked up anew
+			_, err = guess(t, s, r, "192.0.2.1", 100)
+			require.Error(t, err)
+			_, found, err = r.Authenticate(from(t, "192.0.2.1"), token)
+			require.NoError(t, err)
+			require.True(t, found)
+		}
+	})
+	each("Guesses/PushNoKeyOut", func(t *testing.T, s *shelf, r *apikey.Ring, token apikey.Token) {
+		require.True(t, opens(t, r, token))
+		for i := range 300 {
+			asked, _ := guess(t, s, r, fmt.Sprint("192.0.2.", i), 50)
+			require.EqualValues(t, 50, asked)
+		}
+		before := s.asked.Load()
+		require.True(t, opens(t, r, token))
+		require.Equal(t, before, s.asked.Load(), "it is still known")
+	})
+	each("Good/KeysCostNothing", func(t *testing.T, s *shelf, r *apikey.Ring, _ apikey.Token) {
+		for i := range 200 {
+			secret, hash := apikey.New("a", fmt.Sprint("key_good", i))
+			s.keys[fmt.Sprint("a/key_good", i)] = apikey.Key{Hash: hash, Name: "n"}
+			token, ok := apikey.Parse(secret)
+			require.True(t, ok)
+			require.True(t, opens(t, r, token))
+		}
+	})
+	each("Outage/IsNoGuess", func(t *testing.T, s *shelf, r *apikey.Ring, token apikey.Token) {
+		s.fail(errors.New("away"))
+		for range 200 {
+			_, _, err := r.Authenticate(t.Context(), token)
+			require.Equal(t, apikey.ReasonAway, errs.ReasonOf(err))
+		}
 	})
 	each("Revocation/IsHeardWithinSeconds", func(t *testing.T, s *shelf, r *apikey.Ring, token apikey.Token) {
 		require.True(t, opens(t, r, token))

@@ -239,13 +239,14 @@ func (a *Authenticator) isService(hash [sha256.Size]byte) bool {
 const maxRunID = 64
 
 // incoming identifies the caller of a call and the principal it acts for, and checks whether that principal
-// may make the call.
+// may make the call. The context of a call that it may not make says who it is, too.
 func (a *Authenticator) incoming(ctx context.Context, method string) (context.Context, error) {
 	auth, ns := metadata.ValueFromIncomingContext(ctx, HeaderAuthorization), metadata.ValueFromIncomingContext(ctx, HeaderNamespace)
 	behalf := metadata.ValueFromIncomingContext(ctx, HeaderPrincipal)
 	if len(auth) > 1 || len(ns) > 1 || len(behalf) > 1 {
 		return ctx, errs.New(errs.InvalidArgument, "HEADER_REPEATED", "%s, %s and %s may be given once", HeaderAuthorization, HeaderNamespace, HeaderPrincipal)
 	}
+	ctx = access.WithOrigin(ctx, originOf(ctx, false))
 	who, name, err := a.Authenticate(ctx, strings.Join(auth, ""), strings.Join(ns, ""))
 	if err != nil {
 		return ctx, err
@@ -258,6 +259,9 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 	if run := metadata.ValueFromIncomingContext(ctx, HeaderRun); len(run) == 1 && len(run[0]) <= maxRunID && who.IsService() {
 		ctx = access.WithRun(ctx, run[0])
 	}
+	if who.Kind == access.Internal {
+		ctx = access.WithOrigin(ctx, originOf(ctx, true))
+	}
 	if len(behalf) > 0 {
 		if who.Kind != access.Internal {
 			return ctx, errs.New(errs.PermissionDenied, "PRINCIPAL_DENIED", "only services may say on whose behalf they call").
@@ -267,10 +271,7 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 			return ctx, err
 		}
 	}
-	if err := access.Authorize(who, method); err != nil {
-		return ctx, err
-	}
-	return WithPrincipal(WithNamespace(ctx, name), who), nil
+	return WithPrincipal(WithNamespace(ctx, name), who), access.Authorize(who, method)
 }
 
 // greet handles a call that needs no credentials. A service sends its own anyway, so that its connection does

@@ -44,6 +44,8 @@ type call struct {
 	stream bool
 	// principal is who calls, for the log; empty before that is known.
 	principal string
+	// audited is set for calls that the audit log has entries of.
+	audited *caught
 	// check is set by the validation link and applied to every message that comes in.
 	check func(m any, o ...protovalidate.ValidationOption) error
 	// header sends one response header.
@@ -76,6 +78,7 @@ type link struct {
 type chain struct {
 	log     *slog.Logger
 	auth    *Authenticator
+	auditor Auditor // nil for none
 	timeout time.Duration
 	budget  *inflight.Budget
 	maxRecv int
@@ -118,7 +121,7 @@ func newChain(o Options, auth *Authenticator) (*chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &chain{log: o.Logger, auth: auth, timeout: timeout, budget: o.Budget, maxRecv: o.MaxRecvBytes, writeTimeout: o.WriteTimeout, validator: v, duration: duration, panics: panics,
+	k := &chain{log: o.Logger, auth: auth, auditor: o.Audit, timeout: timeout, budget: o.Budget, maxRecv: o.MaxRecvBytes, writeTimeout: o.WriteTimeout, validator: v, duration: duration, panics: panics,
 		drain: make(chan struct{}), calls: turns.New(o.MaxCalls), maxCalls: o.MaxCalls, interned: newInterned(), conns: o.Connections.List()}
 	k.links = k.order()
 	k.late = errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", timeout)
@@ -131,6 +134,7 @@ func (k *chain) order() []link {
 		{"metrics", k.metrics},
 		{"access-log", k.accessLog},
 		{"to-status", k.toStatus},
+		{"audit", k.audit},
 		{"recovery", k.recovery},
 		{"auth", k.authenticate},
 		{"timeout", k.bound},
@@ -171,7 +175,12 @@ func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
 					if err != nil {
 						return nil, err
 					}
-					return k.handle(ctx, c, deletes, req, handler)
+					c.audited.about(c.method, req)
+					resp, err := k.handle(ctx, c, deletes, req, handler)
+					if err == nil {
+						c.audited.made(c.method, resp)
+					}
+					return resp, err
 				})
 			in.end() // the answer must not wait for its own request
 			if err == nil {
@@ -247,6 +256,16 @@ func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		}
 		in := k.receiver(ctx, c, ss.RecvMsg)
 		in.frames.Patient = info.IsClientStream
+		if !info.IsClientStream {
+			whole := check
+			check = func(m any, o ...protovalidate.ValidationOption) error {
+				err := whole(m, o...)
+				if err == nil {
+					c.audited.about(c.method, m)
+				}
+				return err
+			}
+		}
 		defer in.end()
 		held := k.budget.Answer(Namespace(ctx))
 		defer held.Free()
@@ -438,6 +457,7 @@ func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Con
 		return next(ctx)
 	}
 	ctx, err := k.auth.incoming(ctx, c.method)
+	c.audited.from(ctx)
 	if err != nil {
 		return err
 	}

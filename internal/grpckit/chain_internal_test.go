@@ -17,7 +17,7 @@ func TestChain(t *testing.T) {
 		for _, l := range (&chain{}).order() {
 			got = append(got, l.name)
 		}
-		require.Equal(t, []string{"request-id", "metrics", "access-log", "to-status", "recovery", "auth", "timeout", "protovalidate"}, got)
+		require.Equal(t, []string{"request-id", "metrics", "access-log", "to-status", "audit", "recovery", "auth", "timeout", "protovalidate"}, got)
 	})
 	t.Run("ServiceConfig/RetriesOnlyReads", func(t *testing.T) {
 		sc, err := serviceConfig(protoregistry.GlobalFiles)

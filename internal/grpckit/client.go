@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/audit"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
@@ -216,6 +217,9 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 	add(HeaderRun, access.RunOf(ctx))
 	if k.onBehalf && PrincipalOf(ctx).Kind != access.Internal { // see AsService
 		add(HeaderPrincipal, PrincipalOf(ctx).Encode())
+		if o := access.OriginOf(ctx); o != (access.Origin{}) {
+			add(HeaderOrigin, access.Origin{Remote: audit.Cut(o.Remote, audit.MaxRemote), UserAgent: audit.Cut(o.UserAgent, audit.MaxUserAgent)}.Encode())
+		}
 	}
 	return ctx
 }

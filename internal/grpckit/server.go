@@ -26,6 +26,8 @@ import (
 // Options configure a server; the zero value is an open server with the defaults named below.
 type Options struct {
 	Auth AuthConfig
+	// Audit keeps the entries of the audit log of what this server serves; nil keeps none.
+	Audit Auditor
 	// Telemetry reports spans and metrics; nil means none.
 	Telemetry *obs.Telemetry
 	// Logger is used in place of Telemetry's.

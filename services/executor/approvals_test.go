@@ -105,6 +105,22 @@ func byAnother(t *testing.T, r *replica) {
 		refused(t, id)
 		allowed(t, id)
 	})
+	t.Run("Starter/OfWhatWasForkedIsRefused", func(t *testing.T) {
+		origin := beginOf(t, starter, actorNode("q", "human", `{"prompt": "pay?", "approve": {"amount": 7}}`))
+		openQuestion(t, starter, origin)
+		ben := metadata.AppendToOutgoingContext(t.Context(), grpckit.HeaderNamespace, "acme", grpckit.HeaderPrincipal,
+			access.Principal{Kind: access.Key, Name: "ben", Scopes: []access.Scope{access.Run, access.Approve}}.Encode())
+		fork, err := front.ForkRun(ben, &executorv1.ForkRunRequest{RunId: origin})
+		require.NoError(t, err)
+		again, err := front.ForkRun(ben, &executorv1.ForkRunRequest{RunId: fork.GetId()})
+		require.NoError(t, err)
+		for _, id := range []string{openQuestion(t, starter, fork.GetId()), openQuestion(t, starter, again.GetId())} {
+			refused(t, id)
+			_, err = decide(ben, front, id)
+			require.Equal(t, "APPROVER_STARTED_RUN", errs.ReasonOf(err), "whoever forked it started it, too")
+			allowed(t, id)
+		}
+	})
 	t.Run("Starter/AnswersQuestions", func(t *testing.T) {
 		id := openQuestion(t, starter, beginOf(t, starter, actorNode("q", "human", `{"prompt": "which?"}`)))
 		_, err := starter.AnswerInterrupt(t.Context(), &executorv1.AnswerInterruptRequest{InterruptId: id, Answer: &graphv1.Payload{Json: []byte(`"this"`)}})

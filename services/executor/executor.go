@@ -161,8 +161,8 @@ type Config struct {
 
 // Approvals say who may decide approvals, besides that the key needs the scope approve.
 type Approvals struct {
-	// ByAnother refuses the decision of whoever started the run, or its root.
-	ByAnother bool `help:"refuse the decision of an approval by the principal that started the run, or its root"`
+	// ByAnother refuses the decision of whoever started the run, its root, or what it was forked from.
+	ByAnother bool `help:"refuse the decision of an approval by the principal that started the run, its root, or a run that one of them was forked from"`
 }
 
 // tokenKeyBytes is the length of the key that is kept in the database.

@@ -9,13 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/apikey"
+	"github.com/epigraph-run/epigraph/internal/audit"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -46,6 +49,9 @@ type Config struct {
 	RequestTimeout time.Duration `help:"time limit of a request, event streams excepted"`
 	WriteTimeout   time.Duration `help:"time limit of a write to a client that does not read"`
 	HealthTimeout  time.Duration `help:"time limit of the health check of a service"`
+
+	// TrustedProxies may say by X-Forwarded-For for whom they call.
+	TrustedProxies []string `help:"proxies before the gateway whose X-Forwarded-For is believed: addresses or prefixes, such as 10.0.0.0/8; none by default"`
 
 	CORSOrigins []string `conf:"cors_origins" help:"origins whose pages may call the API, or *; none by default"`
 
@@ -126,8 +132,26 @@ func (c Config) Validate() error {
 			faults = append(faults, fmt.Errorf("cors_origins: %q is no origin; write it as https://host", o))
 		}
 	}
+	if _, err := c.proxies(); err != nil {
+		faults = append(faults, err)
+	}
 	faults = append(faults, c.Console.validate()...)
 	return errors.Join(append(faults, c.validateCells()...)...)
+}
+
+// proxies are the trusted ones.
+func (c Config) proxies() (out rest.Proxies, err error) {
+	for _, text := range c.TrustedProxies {
+		prefix, bad := netip.ParsePrefix(text)
+		if ip, one := netip.ParseAddr(text); one == nil {
+			prefix, bad = netip.PrefixFrom(ip, ip.BitLen()), nil
+		}
+		if bad != nil {
+			return nil, fmt.Errorf("trusted_proxies: %q is neither an address nor a prefix such as 10.0.0.0/8", text)
+		}
+		out = append(out, prefix.Masked())
+	}
+	return out, nil
 }
 
 // open reports whether requests without an API key are let in.
@@ -181,6 +205,7 @@ type Service struct {
 	// wait waits for the end of the WebSockets, which the server does not know.
 	wait  func(context.Context)
 	grace time.Duration
+	audit *audit.Log
 }
 
 const scope = "github.com/epigraph-run/epigraph/services/gateway"
@@ -234,18 +259,27 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	log, err := audit.New(WriteAudit(registryv1.NewAuditServiceClient(router.Conn(cells.Registry))), d.Telemetry)
+	if err != nil {
+		return nil, err
+	}
+	proxies, err := cfg.proxies()
+	if err != nil {
+		return nil, err
+	}
 	handler, err := rest.New(ctx, rest.Options{
 		Planner: d.Planner, Cells: router,
 		Keyring: keyring, Telemetry: d.Telemetry, Ready: d.Ready, Budget: d.Budget,
 		MaxBodyBytes: int64(cfg.MaxBodyBytes), MessageTimeout: cfg.BodyTimeout, RequestTimeout: cfg.RequestTimeout,
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,
+		Proxies: proxies, Audit: log,
 		Info: rest.Info{Version: d.Version, TraceURL: cfg.Console.TraceURL, LogsURL: cfg.Console.LogsURL},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
 	}
-	s := &Service{listener: d.Listener, wait: handler.Wait, grace: cfg.Grace}
+	s := &Service{listener: d.Listener, wait: handler.Wait, grace: cfg.Grace, audit: log}
 	if s.listener == nil {
 		if s.listener, err = host.Listen(ctx, cfg.Addr); err != nil {
 			return nil, err
@@ -273,6 +307,11 @@ func (s *Service) Addr() net.Addr { return s.listener.Addr() }
 // Run answers requests until ctx ends. Then it ends event streams, whose clients resume elsewhere, and
 // lets the requests under way end for Config.Grace. It returns nil on a clean stop, and can run once.
 func (s *Service) Run(ctx context.Context) error {
+	var writing sync.WaitGroup
+	log, stop := context.WithCancel(context.WithoutCancel(ctx))
+	writing.Go(func() { _ = s.audit.Run(log) }) // it fails never
+	defer writing.Wait()
+	defer stop()
 	err := s.server.Run(ctx)
 	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
@@ -281,4 +320,4 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // Close frees the address and cuts off everything under way. It is idempotent.
-func (s *Service) Close() error { return s.server.Close() }
+func (s *Service) Close() error { return errors.Join(s.server.Close(), s.audit.Close()) }

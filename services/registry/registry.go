@@ -1,6 +1,6 @@
 // Package registry owns the registry service: it opens the store of the configuration, serves
-// epigraph.registry.v1.RegistryService, WorkflowService, MemoryService and KeyService from it, and
-// sweeps expired rows. It must not know the other services nor how it is reached.
+// epigraph.registry.v1.RegistryService, WorkflowService, MemoryService, KeyService and AuditService from
+// it, and sweeps expired rows. It must not know the other services nor how it is reached.
 package registry
 
 import (
@@ -14,12 +14,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/apikey"
+	"github.com/epigraph-run/epigraph/internal/audit"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
+	"github.com/epigraph-run/epigraph/services/registry/internal/auditing"
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/keys"
@@ -60,13 +62,15 @@ type Config struct {
 	// MemoryEntries and MemoryBytes bound what a namespace remembers in all of its scopes.
 	MemoryEntries int64      `help:"maximum number of entries of the memory of a namespace"`
 	MemoryBytes   conf.Bytes `help:"maximum size of the entries of the memory of a namespace"`
+	// AuditAge is how long an entry of the audit log is kept.
+	AuditAge time.Duration `help:"time after which an entry of the audit log is removed"`
 }
 
 // DefaultConfig uses a SQLite file in the working directory and migrates it.
 func DefaultConfig() Config {
 	return Config{Store: "sqlite", SQLitePath: "registry.db", Migrate: true, SweepInterval: 10 * time.Second,
 		FeedEvents: 1_000_000, FeedBytes: 1 << 30, FeedAge: 7 * 24 * time.Hour, FeedWatches: accounting.DefaultBounds().Watches,
-		MemoryEntries: memory.DefaultBounds().Entries, MemoryBytes: conf.Bytes(memory.DefaultBounds().Bytes)}
+		MemoryEntries: memory.DefaultBounds().Entries, MemoryBytes: conf.Bytes(memory.DefaultBounds().Bytes), AuditAge: auditing.DefaultAge}
 }
 
 // Validate reports every field that cannot be used.
@@ -105,6 +109,9 @@ func (c Config) Validate() error {
 	if c.MemoryBytes <= 0 {
 		faults = append(faults, fmt.Errorf("memory_bytes must be positive, got %d", c.MemoryBytes))
 	}
+	if c.AuditAge <= 0 {
+		faults = append(faults, fmt.Errorf("audit_age must be positive, got %s", c.AuditAge))
+	}
 	if c.FeedAge <= 0 {
 		faults = append(faults, fmt.Errorf("feed_age must be positive, got %s", c.FeedAge))
 	}
@@ -124,6 +131,7 @@ type Service struct {
 	catalog  *cataloging.Catalog
 	memories *remembering.Memories
 	keys     *keys.Keys
+	audit    *auditing.Book
 	folder   *folder
 	log      *slog.Logger
 	sweep    time.Duration
@@ -150,7 +158,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	remembered := memory.DefaultBounds()
 	remembered.Entries, remembered.Bytes = cfg.MemoryEntries, int64(cfg.MemoryBytes)
 	s := &Service{
-		store: st, accounts: accounting.New(st).Within(bounds), catalog: cataloging.New(st), memories: remembering.New(st).Within(remembered), keys: keys.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+		store: st, accounts: accounting.New(st).Within(bounds), catalog: cataloging.New(st), memories: remembering.New(st).Within(remembered), keys: keys.New(st), audit: auditing.New(st, cfg.AuditAge), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
 		kept: feed.Bounds{Rows: cfg.FeedEvents, Bytes: int64(cfg.FeedBytes), Age: cfg.FeedAge},
 	}
 	if err := s.prepare(ctx, cfg, migrate); err != nil {
@@ -168,6 +176,12 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
 	registryv1.RegisterMemoryServiceServer(r, rpc.NewMemory(s.memories))
 	registryv1.RegisterKeyServiceServer(r, rpc.NewKeys(s.keys))
+	registryv1.RegisterAuditServiceServer(r, rpc.NewAudit(s.audit))
+}
+
+// WriteAudit is an audit.Write, for the entries of calls that this process serves.
+func (s *Service) WriteAudit(ctx context.Context, namespace string, entries []audit.Entry) error {
+	return s.audit.Write(grpckit.AsService(ctx), namespace, entries)
 }
 
 // LookUpKey finds a key that has not ended, for calls that show one to this process itself.
@@ -232,14 +246,15 @@ func (s *Service) sweepOnce(ctx context.Context) {
 	events, ferr := s.accounts.SweepFeed(ctx, s.kept)
 	memories, reads, merr := s.memories.Sweep(ctx)
 	keys, kerr := s.keys.Sweep(ctx)
-	switch err = errors.Join(err, werr, lerr, ferr, merr, kerr); {
+	audited, aerr := s.audit.Sweep(ctx)
+	switch err = errors.Join(err, werr, lerr, ferr, merr, kerr, aerr); {
 	case ctx.Err() != nil:
 	case err != nil:
 		s.log.WarnContext(ctx, "sweep failed", slog.Any("err", err))
-	case claims+requests+workflows+runs+int64(reservations)+events+memories+reads+keys > 0:
+	case claims+requests+workflows+runs+int64(reservations)+events+memories+reads+keys+audited > 0:
 		s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests), slog.Int64("workflows", workflows), slog.Int64("workflow_runs", runs),
 			slog.Int("forgotten_reservations", reservations), slog.Int64("events", events),
-			slog.Int64("memories", memories), slog.Int64("memory_reads", reads), slog.Int64("keys", keys))
+			slog.Int64("memories", memories), slog.Int64("memory_reads", reads), slog.Int64("keys", keys), slog.Int64("audit", audited))
 	}
 }
 

@@ -191,6 +191,7 @@ type commands struct {
 		Revoke keysRevokeCmd `cmd:"" help:"End an API key for good."`
 		Whoami keysWhoamiCmd `cmd:"" help:"Tell who the caller is and what it may do."`
 	} `cmd:"" help:"Make and revoke API keys." group:"work"`
+	Audit   auditCmd `cmd:"" help:"List who changed what, from where and when." group:"work"`
 	Workers struct {
 		List workersListCmd `cmd:"" aliases:"ls" help:"List the workers that are connected."`
 	} `cmd:"" help:"Show remote workers." group:"work"`

@@ -95,6 +95,7 @@ type services struct {
 	workflows registryv1.WorkflowServiceClient
 	memory    registryv1.MemoryServiceClient
 	keys      registryv1.KeyServiceClient
+	audit     registryv1.AuditServiceClient
 	// The executor's other faces.
 	schedules executorv1.ScheduleServiceClient
 	triggers  executorv1.TriggerServiceClient
@@ -135,6 +136,7 @@ func (e *env) connect() (*services, error) {
 	}
 	s.planner, s.executor, s.registry = plannerv1.NewPlannerServiceClient(p), executorv1.NewExecutorServiceClient(x), registryv1.NewRegistryServiceClient(r)
 	s.workflows, s.memory, s.keys = registryv1.NewWorkflowServiceClient(r), registryv1.NewMemoryServiceClient(r), registryv1.NewKeyServiceClient(r)
+	s.audit = registryv1.NewAuditServiceClient(r)
 	e.lookOut(s, byAddr)
 	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
 	s.triggers = executorv1.NewTriggerServiceClient(x)

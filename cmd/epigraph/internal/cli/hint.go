@@ -25,7 +25,7 @@ var commandOf = map[string]string{
 	"DeleteSchedule":   "schedules delete",
 	"ActivateTriggers": "triggers on", "DeactivateTriggers": "triggers off", "ListTriggers": "triggers ls", "GetTrigger": "triggers show",
 	"ListTriggerDeliveries": "triggers deliveries", "GetTriggerDelivery": "triggers show", "RepeatTriggerDelivery": "triggers repeat", "RotateTriggerSecret": "triggers rotate",
-	"ListLimits": "limits list", "UpdateLimit": "limits put", "DeleteLimit": "limits delete", "ListWorkers": "workers list", "CreateKey": "keys create", "GetCaller": "keys whoami", "GetKey": "keys show", "ListKeys": "keys list", "RevokeKey": "keys revoke", "ListActors": "actors",
+	"ListLimits": "limits list", "UpdateLimit": "limits put", "DeleteLimit": "limits delete", "ListWorkers": "workers list", "CreateKey": "keys create", "GetCaller": "keys whoami", "GetKey": "keys show", "ListKeys": "keys list", "RevokeKey": "keys revoke", "ListAudit": "audit", "ListActors": "actors",
 	"ListEpics": "epics ls", "SearchEpics": "epics search", "ImportEpic": "epics import", "GetEpic": "epics get", "CreateEpic": "epics create", "UpdateEpic": "epics update", "TransitionEpic": "epics transition", "RunEpic": "epics run", "ForecastEpic": "epics run",
 	"DeleteEpic":    "epics rm",
 	"ListWorkflows": "workflows ls", "GetWorkflow": "workflows show", "ListWorkflowVersions": "workflows versions",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/admission"
+	"github.com/epigraph-run/epigraph/internal/audit"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -200,6 +201,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 	if adminLis != nil {
 		d.add(admin(cfg, adminLis, readiness, jobs, pool, all...))
 	}
+	var log *audit.Log // of all services
 	for _, name := range []string{Registry, Executor, Planner} {
 		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token, admission: admitted, computing: d.computing, actors: d.actors}
 		d.add(host.Func(nil, func() error { conns.close(); return nil }))
@@ -213,7 +215,13 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 		if r, ok := s.(ready); ok {
 			readiness.Add(name, r.Ready)
 		}
-		server, err := newServer(plain, internal, behind, pool, tels[name])
+		if log == nil {
+			if log, err = auditLog(ctx, plain, s, conns, tels[name]); err != nil {
+				return err
+			}
+			d.add(log)
+		}
+		server, err := newServer(plain, internal, log, behind, pool, tels[name])
 		if err != nil {
 			return err
 		}
@@ -250,7 +258,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 	if auth.Resolve, err = keyRing(plain, open[Registry], conns); err != nil {
 		return err
 	}
-	public, err := newServer(cfg, auth, front, pool, d.tel)
+	public, err := newServer(cfg, auth, log, front, pool, d.tel)
 	if err != nil {
 		return err
 	}

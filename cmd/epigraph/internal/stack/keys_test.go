@@ -1,6 +1,7 @@
 package stack_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/apikey"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -75,6 +77,28 @@ func TestKeys(t *testing.T) {
 	for name, knock := range doors {
 		t.Run(name+"/ClosesSoonAfterTheRevocation", func(t *testing.T) {
 			testkit.Eventually(t, func() bool { return errs.ReasonOf(knock(t)) == "CREDENTIALS_INVALID" })
+		})
+	}
+	for name, show := range map[string]func(t *testing.T, secret string) string{
+		"REST": func(t *testing.T, secret string) string {
+			code, _ := get(t, "http://"+d.HTTPAddr()+"/v1/me", "Authorization", "Bearer "+secret)
+			return http.StatusText(code)
+		},
+		"GRPC": func(t *testing.T, secret string) string {
+			_, err := dial(d.GRPCAddr(), secret).GetCaller(t.Context(), &registryv1.GetCallerRequest{})
+			return errs.ReasonOf(err)
+		},
+	} {
+		t.Run(name+"/GuessesAreRefusedAfterSome", func(t *testing.T) {
+			seen := map[string]int{}
+			for i := range 80 {
+				secret, _ := apikey.New("team-a", fmt.Sprint("key_", name, i))
+				seen[show(t, secret)]++
+			}
+			require.GreaterOrEqual(t, seen["Unauthorized"]+seen["CREDENTIALS_INVALID"], 50, "%v", seen)
+			require.Positive(t, seen["Too Many Requests"]+seen[apikey.ReasonGuessing], "%v", seen)
+			_, err := boss.ListKeys(t.Context(), &registryv1.ListKeysRequest{})
+			require.NoError(t, err)
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/apikey"
+	"github.com/epigraph-run/epigraph/internal/audit"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -223,7 +224,11 @@ func (p *Process) serve(ctx context.Context) error {
 	if auth.Resolve, err = keyRing(p.cfg, s, &conns); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	server, err := newServer(p.cfg, auth, p.budget, p.conns, p.tel)
+	log, err := auditLog(ctx, p.cfg, s, &conns, p.tel)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	server, err := newServer(p.cfg, auth, log, p.budget, p.conns, p.tel)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -233,7 +238,8 @@ func (p *Process) serve(ctx context.Context) error {
 		p.readiness.Add(p.name, r.Ready)
 	}
 	p.opened.Store(true)
-	return host.Run(ctx, s, whenReady(s, host.GRPC(server, lis, p.cfg.GRPC.Grace)), watchHealth(server, p.readiness))
+	// The log closes behind the server, and before the store of the service.
+	return host.Run(ctx, s, log, whenReady(s, host.GRPC(server, lis, p.cfg.GRPC.Grace)), watchHealth(server, p.readiness))
 }
 
 // await opens a service as soon as its database allows it. It returns nil without an error when ctx ends
@@ -468,13 +474,34 @@ func keyRing(cfg Config, s api, conns *connections) (grpckit.Resolver, error) {
 	return apikey.NewRing(gateway.LookUpKey(registryv1.NewKeyServiceClient(conn))), nil
 }
 
-func newServer(cfg Config, auth grpckit.AuthConfig, budget *inflight.Budget, pool *conns.Pool, tel *obs.Telemetry) (*grpckit.Server, error) {
+// keepsAudit is the service that keeps the audit log.
+type keepsAudit interface {
+	WriteAudit(ctx context.Context, namespace string, entries []audit.Entry) error
+}
+
+// auditLog writes to the service itself, or to the registry that it calls.
+func auditLog(ctx context.Context, cfg Config, s api, conns *connections, tel *obs.Telemetry) (*audit.Log, error) {
+	if own, ok := s.(keepsAudit); ok {
+		return audit.New(own.WriteAudit, tel)
+	}
+	if cfg.Upstream.Registry == "" {
+		tel.Logger.WarnContext(ctx, "the changes that this service makes have no entries in the audit log: upstream.registry is not set")
+		return audit.New(func(context.Context, string, []audit.Entry) error { return nil }, tel)
+	}
+	conn, err := conns.dial(cfg.Upstream.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return audit.New(gateway.WriteAudit(registryv1.NewAuditServiceClient(conn)), tel)
+}
+
+func newServer(cfg Config, auth grpckit.AuthConfig, log *audit.Log, budget *inflight.Budget, pool *conns.Pool, tel *obs.Telemetry) (*grpckit.Server, error) {
 	secure, err := cfg.GRPC.TLS.server()
 	if err != nil {
 		return nil, err
 	}
 	return grpckit.NewServer(grpckit.Options{
-		Auth: auth, Telemetry: tel, TLS: secure, MaxRecvBytes: int(cfg.GRPC.MaxRecvBytes), UnaryTimeout: cfg.GRPC.UnaryTimeout,
+		Auth: auth, Audit: log, Telemetry: tel, TLS: secure, MaxRecvBytes: int(cfg.GRPC.MaxRecvBytes), UnaryTimeout: cfg.GRPC.UnaryTimeout,
 		Budget: budget, Connections: pool, MaxConnectionAge: cfg.GRPC.MaxConnectionAge, NoReflection: !cfg.GRPC.Reflection,
 	})
 }

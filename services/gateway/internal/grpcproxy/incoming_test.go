@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 )
 
 // TestIncoming holds that one caller's headers cannot fill the connection to a service, which all namespaces
@@ -32,5 +33,14 @@ func TestIncoming(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"a", "b"}, md.Get("x-own"))
 		require.Len(t, md, 1)
+	})
+	t.Run("Passed/NotWhatServicesSayOfCalls", func(t *testing.T) {
+		h := http.Header{}
+		for _, name := range []string{grpckit.HeaderPrincipal, grpckit.HeaderRun, grpckit.HeaderOrigin, grpckit.HeaderNamespace, "Authorization"} {
+			h.Set(name, "lie")
+		}
+		md, err := incoming(h)
+		require.NoError(t, err)
+		require.Empty(t, md)
 	})
 }

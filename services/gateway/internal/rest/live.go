@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -37,7 +36,7 @@ func (s *Server) identify(ctx context.Context, r *http.Request, x *exchange) (wh
 	if x.route.behind {
 		return who, nil
 	}
-	return who, access.Authorize(who.Principal, x.route.procedure())
+	return who, s.authorize(ctx, who.Principal, who.Namespace, x.route.procedure())
 }
 
 // refuse answers a request that may not come in. To a WebSocket that is a connection which is

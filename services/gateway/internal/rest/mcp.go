@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -20,9 +19,9 @@ import (
 // mcpRoute serves clients of the Model Context Protocol. Each tool needs the rights of the calls
 // that it makes.
 func (s *Server) mcpRoute() (*route, error) {
-	executor, registry := authorized{s.Cells.Conn(cells.Executor)}, authorized{s.Cells.Conn(cells.Registry)}
+	executor, registry := authorized{s.Cells.Conn(cells.Executor), s}, authorized{s.Cells.Conn(cells.Registry), s}
 	server, err := mcpserver.New(mcpserver.Options{
-		Planner: plannerv1.NewPlannerServiceClient(authorized{s.Planner}), Executor: executorv1.NewExecutorServiceClient(executor), Registry: registryv1.NewRegistryServiceClient(registry),
+		Planner: plannerv1.NewPlannerServiceClient(authorized{s.Planner, s}), Executor: executorv1.NewExecutorServiceClient(executor), Registry: registryv1.NewRegistryServiceClient(registry),
 		Workflows: registryv1.NewWorkflowServiceClient(registry), Memory: registryv1.NewMemoryServiceClient(registry),
 		Log: s.log, RequestTimeout: s.RequestTimeout, Stopping: host.Draining, Namespace: grpckit.Namespace,
 	})
@@ -51,11 +50,14 @@ func (s *Server) mcpRoute() (*route, error) {
 
 // authorized is a connection on which the rights of whoever calls are checked before each call, as
 // those to a route of REST are. The services check them, too.
-type authorized struct{ grpc.ClientConnInterface }
+type authorized struct {
+	grpc.ClientConnInterface
+	server *Server
+}
 
 // Invoke implements grpc.ClientConnInterface.
 func (c authorized) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	if err := access.Authorize(grpckit.PrincipalOf(ctx), method); err != nil {
+	if err := c.server.authorize(ctx, grpckit.PrincipalOf(ctx), grpckit.Namespace(ctx), method); err != nil {
 		return err
 	}
 	return c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
@@ -63,7 +65,7 @@ func (c authorized) Invoke(ctx context.Context, method string, args, reply any, 
 
 // NewStream implements grpc.ClientConnInterface.
 func (c authorized) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if err := access.Authorize(grpckit.PrincipalOf(ctx), method); err != nil {
+	if err := c.server.authorize(ctx, grpckit.PrincipalOf(ctx), grpckit.Namespace(ctx), method); err != nil {
 		return nil, err
 	}
 	return c.ClientConnInterface.NewStream(ctx, desc, method, opts...)

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
@@ -67,6 +68,11 @@ type Options struct {
 	KeepAlive  time.Duration
 	FirstEvent time.Duration
 	Retry      time.Duration
+
+	// Proxies may say for whom they call.
+	Proxies Proxies
+	// Audit keeps the entries of changes that are refused here; nil keeps none.
+	Audit grpckit.Auditor
 
 	Info Info // what clients are told of the server
 }
@@ -214,6 +220,7 @@ func (s *Server) buildRoutes() error {
 		registryv1.File_epigraph_registry_v1_workflow_proto,
 		registryv1.File_epigraph_registry_v1_memory_proto,
 		registryv1.File_epigraph_registry_v1_key_proto,
+		registryv1.File_epigraph_registry_v1_audit_proto,
 	} {
 		services := f.Services()
 		for i := range services.Len() {
@@ -317,7 +324,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
 		h.Set("X-Trace-Id", sc.TraceID().String())
 	}
-	ctx = grpckit.WithRequestID(ctx, x.id)
+	ctx = access.WithOrigin(grpckit.WithRequestID(ctx, x.id), s.origin(r))
 	rec := &recorder{ResponseWriter: w}
 	var who auth.Identity
 	defer func() {
@@ -339,7 +346,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if !x.route.open {
 		var err error
-		if who, err = s.identify(ctx, r, x); err != nil {
+		if who, err = s.identify(ctx, r.WithContext(ctx), x); err != nil {
 			s.refuse(rec, r, err)
 			return
 		}

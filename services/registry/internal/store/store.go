@@ -85,6 +85,9 @@ type Store interface {
 	// SweepAPIKeys removes keys that have ended before a time, at most limit of those that have
 	// expired and of those that were revoked.
 	SweepAPIKeys(ctx context.Context, endedBefore time.Time, limit int) (removed int64, err error)
+	// SweepAudit removes entries of the audit log of calls that began before a time: at most limit in one
+	// transaction, in the turns of SweepMemory.
+	SweepAudit(ctx context.Context, before time.Time, limit int) (removed int64, err error)
 	// LeaseUnembedded hands out entries of all namespaces that have no vector of a model. Until the
 	// lease ends, after hold, nobody else gets them.
 	LeaseUnembedded(ctx context.Context, model string, limit int, hold time.Duration) ([]memory.Entry, error)
@@ -104,6 +107,7 @@ type Store interface {
 type Reader interface {
 	MemoryReader
 	APIKeyReader
+	AuditReader
 	Epic(ctx context.Context, namespace, id string) (epic.Epic, error)
 	Task(ctx context.Context, namespace, id string) (epic.Task, error)
 	// BlockedBy returns at most limit of the failed and canceled tasks that a task depends on, itself or
@@ -199,6 +203,7 @@ type Tx interface {
 	Reader
 	MemoryTx
 	APIKeyTx
+	AuditTx
 	// Clock is the database's time, by which leases run.
 	Clock(ctx context.Context) (time.Time, error)
 	// Remember keeps a request, or returns the one that came earlier under the same namespace, method

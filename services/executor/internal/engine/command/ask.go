@@ -305,18 +305,26 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 	return h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 }
 
-// checkApprover refuses the decision of whoever started the run that asks, or its root. Who started a
-// run is written with its start and never changes, so what is read before the transaction of the
-// answer holds in it.
+// checkApprover refuses the decision of whoever started the run that asks, its root, or a run that one of
+// them was forked from: a fork by another does not make the work another's. Who started a run is written
+// with its start and never changes, so what is read before the transaction of the answer holds in it.
 func (h *Handler) checkApprover(ctx context.Context, q *journal.Interrupt) error {
 	if !h.byAnother || len(q.Approve) == 0 {
 		return nil
 	}
 	by := access.Of(ctx).String()
-	for _, id := range slices.Compact([]string{q.RunID, q.RootID}) {
+	ids := slices.Compact([]string{q.RunID, q.RootID})
+	for i, asking := 0, len(ids); i < len(ids); i++ {
+		id := ids[i]
 		run, err := h.journal.Head(ctx, q.Namespace, id)
+		if i >= asking && errs.Is(err, errs.NotFound) {
+			continue // the origin of a fork was deleted
+		}
 		if err != nil {
 			return err
+		}
+		if run.ForkedFrom != "" && len(ids) < asking+maxForksAbove {
+			ids = append(ids, run.ForkedFrom)
 		}
 		given, err := record.CallerDataOf(run.Metadata)
 		if err != nil {

@@ -32,7 +32,7 @@ type Open func(testing.TB) store.Store
 func Run(t *testing.T, open Open) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
 		epicCases(), taskCases(), dependencyCases(), claimCases(), orderCases(), pauseCases(), runningCases(), stopCases(), namespaceCapCases(), usageCases(), randomCases(), turnCases(), lookCases(),
-		workflowCases(), policyCases(), searchCases(), importCases(), ledgerCases(), reportCases(), feedCases(), memoryCases(), learnedCases(), forgetCases(), vectorCases(), procedureCases(), apiKeyCases(),
+		workflowCases(), policyCases(), searchCases(), importCases(), ledgerCases(), reportCases(), feedCases(), memoryCases(), learnedCases(), forgetCases(), vectorCases(), procedureCases(), apiKeyCases(), auditCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
