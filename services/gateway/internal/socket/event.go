@@ -151,8 +151,8 @@ func quoted(s string) []byte {
 
 // The names of channels, and of the one that has all of the feed.
 const (
-	epicChannel, runChannel, workflowChannel = "epic:", "run:", "workflow:"
-	feedChannel                              = "feed"
+	epicChannel, runChannel, workflowChannel, threadChannel = "epic:", "run:", "workflow:", "thread:"
+	feedChannel                                             = "feed"
 )
 
 // ofFeed makes an event of one of the feed. data is the value in it: an epic, a task or what else
@@ -169,6 +169,11 @@ func ofFeed(ev *registryv1.FeedEvent, encode func(proto.Message) ([]byte, error)
 	}
 	if slug := slugOf(ev); slug != "" {
 		channels = append(channels, workflowChannel+slug)
+	}
+	for _, c := range []*registryv1.ThreadChanged{ev.GetThreadCreated(), ev.GetThreadMessage(), ev.GetThreadDeleted()} {
+		if c != nil {
+			channels = append(channels, threadChannel+c.GetThreadId())
+		}
 	}
 	return &event{
 		seq: ev.GetSeq(), time: ev.GetTime().AsTime(), channels: channels, cursor: ev.GetSeq(), before: ev.GetSeq() - 1,

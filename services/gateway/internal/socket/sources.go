@@ -73,6 +73,8 @@ func (f feedSource) replay(ctx context.Context, channel string, at position, giv
 		req.EpicId = name
 	case workflowChannel:
 		req.WorkflowSlug = name
+	case threadChannel:
+		req.ThreadId = name
 	}
 	for {
 		p, err := f.page(ctx, req, give)
@@ -256,7 +258,7 @@ func (s *Server) await(ctx context.Context, n int64) (*hold, error) {
 
 // split is the kind of a channel and what it is of.
 func split(channel string) (kind, name string) {
-	for _, kind := range []string{epicChannel, runChannel, workflowChannel} {
+	for _, kind := range []string{epicChannel, runChannel, workflowChannel, threadChannel} {
 		if len(channel) > len(kind) && channel[:len(kind)] == kind {
 			return kind, channel[len(kind):]
 		}
