@@ -276,12 +276,13 @@ func (t *teller) errorTrigger(o *object, x *Trigger) {
 	}
 }
 
-// EventKinds are the events of the feed that start runs. The events of calls, of prices and of the memory are
-// not among them: each round of an agent makes some, so that an agent which they start would start itself.
+// EventKinds are the events of the feed that start runs. The events of calls, of prices, of the memory
+// and of messages are not among them: each round of an agent makes some, so that an agent which they
+// start would start itself.
 func EventKinds() []string {
 	return []string{
 		"epic_created", "epic_updated", "epic_deleted", "task_created", "task_updated", "task_deleted", "budget_reached", "workflow_published",
-		"run_started", "run_ended", "run_paused", "run_resumed",
+		"run_started", "run_ended", "run_paused", "run_resumed", "thread_created", "thread_deleted",
 	}
 }
 

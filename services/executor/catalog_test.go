@@ -90,6 +90,7 @@ func (b *fakeRegistry) RecordChanges(_ context.Context, r *registryv1.RecordChan
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.changes = append(b.changes, r.GetRuns()...)
+	b.threads = append(b.threads, r.GetThreads()...)
 	return &registryv1.RecordChangesResponse{}, nil
 }
 

@@ -389,7 +389,11 @@ type stores struct {
 
 // openStores opens the stores and reads the limits. Close closes what it opened, also after an error.
 func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered func()) (st stores, err error) {
-	j, err := open(ctx, cfg, d.Telemetry, answered)
+	var tell journal.TellThread
+	if d.Registry != nil {
+		tell = outbox.OfThread
+	}
+	j, err := open(ctx, cfg, d.Telemetry, answered, tell)
 	if err != nil {
 		return stores{}, fmt.Errorf("open journal of executor: %w", err)
 	}
@@ -634,7 +638,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 }
 
-func open(ctx context.Context, cfg Config, tel *obs.Telemetry, answered func()) (journal.Journal, error) {
+func open(ctx context.Context, cfg Config, tel *obs.Telemetry, answered func(), tell journal.TellThread) (journal.Journal, error) {
 	var (
 		j   journal.Journal
 		m   *dbkit.Migrations
@@ -643,12 +647,12 @@ func open(ctx context.Context, cfg Config, tel *obs.Telemetry, answered func()) 
 	switch cfg.Store {
 	case "postgres":
 		var s *pg.Store
-		if s, err = pg.Open(ctx, cfg.PostgresURL.Reveal(), pg.Options{MaxReaders: cfg.MaxConns, TracerProvider: tel.TracerProvider, Answered: answered}); err == nil {
+		if s, err = pg.Open(ctx, cfg.PostgresURL.Reveal(), pg.Options{MaxReaders: cfg.MaxConns, TracerProvider: tel.TracerProvider, Answered: answered, TellThread: tell}); err == nil {
 			j, m = s, s.Migrations()
 		}
 	default:
 		var s *sqlite.Store
-		if s, err = sqlite.Open(ctx, cfg.SQLitePath, sqlite.Options{TracerProvider: tel.TracerProvider}); err == nil {
+		if s, err = sqlite.Open(ctx, cfg.SQLitePath, sqlite.Options{TracerProvider: tel.TracerProvider, TellThread: tell}); err == nil {
 			j, m = s, s.Migrations()
 		}
 	}

@@ -53,6 +53,7 @@ type fakeRegistry struct {
 	booked  []*registryv1.UsageEntry
 	settled []*registryv1.SettleClaimRequest
 	changes []*registryv1.RunChange
+	threads []*registryv1.ThreadChange
 	// unwanted are orders to runs; onClaim, if not nil, is called with every claim for longer than a
 	// moment.
 	unwanted []*registryv1.Order

@@ -155,6 +155,27 @@ func TestTurns(t *testing.T) {
 			require.JSONEq(t, `"hello"`, string(run.GetResult().GetJson()))
 			require.Equal(t, []string{`"hello"`}, f.messages(t, id))
 		})
+		t.Run("Message/IsToldToTheFeed", func(t *testing.T) {
+			id := f.create(t, "agent/echo")
+			run := f.send(t, id, `{"role":"user","content":"hello"}`).GetRunId()
+			f.ends(t, run)
+			_, err := f.threads.DeleteThread(t.Context(), &executorv1.DeleteThreadRequest{ThreadId: id})
+			require.NoError(t, err)
+			var told []string
+			testkit.Eventually(t, func() bool {
+				f.registry.mu.Lock()
+				defer f.registry.mu.Unlock()
+				told = nil
+				for _, c := range f.registry.threads {
+					if c.GetThreadId() == id {
+						told = append(told, fmt.Sprintf("%s %s by %s", c.GetKind(), c.GetRole()+c.GetAgent(), c.GetRunId()))
+					}
+				}
+				return len(told) > 2
+			})
+			require.Equal(t, []string{"THREAD_CHANGE_KIND_CREATED agent/echo by ", "THREAD_CHANGE_KIND_MESSAGE user by " + run,
+				"THREAD_CHANGE_KIND_DELETED agent/echo by "}, told)
+		})
 		t.Run("Messages/AreTakenInOrderAndOneAtATime", func(t *testing.T) {
 			id := f.create(t, "agent/slow")
 			var turns []*executorv1.Turn

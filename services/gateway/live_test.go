@@ -602,9 +602,9 @@ func TestLiveRun(t *testing.T) {
 			}
 		}
 		require.Equal(t, []line{
-			{"run_started", "0"}, {"execution_started", "1"}, {"attempt_ended", "1"}, {"child_node_status", "1"},
-			{"visits_changed", "1"}, {"node_status", "1"}, {"attempt_ended", "1"}, {"node_status", "2"},
-			{"run_ended", "2"}, {"execution_failed", "3"}, {"end", "3"},
+			{"run_started", "0"}, {"execution_started", "1"}, {"attempt_ended", "1"}, {"child_node_status", "1;run_2:1"},
+			{"visits_changed", "1;run_2:1"}, {"node_status", "1;run_2:1"}, {"attempt_ended", "1;run_2:1"}, {"node_status", "2;run_2:1"},
+			{"run_ended", "2;run_2:1"}, {"execution_failed", "3;run_2:1"}, {"end", "3;run_2:1"},
 		}, got, "the cursor is behind an event with its last message")
 	})
 	t.Run("From/WhatWasSeenIsNotRepeated", func(t *testing.T) {
@@ -615,15 +615,19 @@ func TestLiveRun(t *testing.T) {
 		c.subscribe("run:run_1", "")
 		for m := c.next(); m.Type != "execution_failed"; m = c.next() {
 		}
-		later := liveAt(t, r.url, nil)
-		later.subscribe("run:run_1", "2")
-		var got []line
-		for len(got) == 0 || got[len(got)-1].kind != "execution_failed" {
-			m := later.next()
-			got = append(got, line{m.Type, m.Cursor})
+		from := func(cursor string) (got []line) {
+			later := liveAt(t, r.url, nil)
+			later.subscribe("run:run_1", cursor)
+			for len(got) == 0 || got[len(got)-1].kind != "execution_failed" {
+				m := later.next()
+				got = append(got, line{m.Type, m.Cursor})
+			}
+			return got
 		}
-		require.Equal(t, []line{{"attempt_ended", "1"}, {"child_node_status", "1"}, {"run_ended", "2"}, {"execution_failed", "3"}}, got,
-			"the events of descendants come from their beginning")
+		ended := []line{{"run_ended", "2;run_2:1"}, {"execution_failed", "3;run_2:1"}}
+		require.Equal(t, ended, from(`"2;run_2:1"`))
+		require.Equal(t, append([]line{{"attempt_ended", "2"}, {"child_node_status", "2;run_2:1"}}, ended...), from("2"),
+			"with the sequence of the run alone the events of descendants come from their beginning")
 	})
 	t.Run("From/ReplaysWhatTheGatewayDoesNotHaveAndGoesOn", func(t *testing.T) {
 		t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,9 +225,12 @@ func largeCases() map[string]func(*largeWorld) {
 		"RecordUsage": func(w *largeWorld) { w.usage() },
 		"RecordChanges": func(w *largeWorld) {
 			got, err := w.c.RecordChanges(w.Context(), &registryv1.RecordChangesRequest{Runs: []*registryv1.RunChange{{RunId: strings.Repeat("r", 64), Seq: 1,
-				Kind: registryv1.RunChangeKind_RUN_CHANGE_KIND_STARTED, Workflow: strings.Repeat("w", 100) + "@1", Reason: strings.Repeat("x", 128)}}})
+				Kind: registryv1.RunChangeKind_RUN_CHANGE_KIND_STARTED, Workflow: strings.Repeat("w", 100) + "@1", Reason: strings.Repeat("x", 128)}},
+				Threads: []*registryv1.ThreadChange{{ThreadId: strings.Repeat("t", 256), Kind: registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_CREATED, Sequence: math.MaxInt64,
+					Agent: strings.Repeat("a", 256), Title: strings.Repeat("t", 512), UserId: strings.Repeat("u", 1024), ParentThreadId: strings.Repeat("p", 256),
+					PartOf: strings.Repeat("p", 256)}}})
 			require.NoError(w, err)
-			require.Equal(w, int32(1), got.GetRecorded())
+			require.Equal(w, int32(2), got.GetRecorded())
 		},
 		"PriceUsage": func(w *largeWorld) {
 			got, err := w.c.PriceUsage(w.Context(), &registryv1.PriceUsageRequest{Entries: []*registryv1.UsageEntry{{RunId: "r", Model: "who", InputTokens: 1}}})

@@ -50,6 +50,10 @@ func TestWorkflows(t *testing.T) {
 				t.Parallel()
 				runsInTheFeed(t, grpckit.WithNamespace(t.Context(), "runs"), c, registryv1.NewRegistryServiceClient(conn))
 			})
+			t.Run("ThreadsInTheFeed", func(t *testing.T) {
+				t.Parallel()
+				threadsInTheFeed(t, grpckit.WithNamespace(t.Context(), "threads"), registryv1.NewRegistryServiceClient(conn))
+			})
 			for name, run := range map[string]func(*testing.T, context.Context, registryv1.WorkflowServiceClient){
 				"Life": func(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {
 					workflowLife(t, ctx, c, registryv1.NewRegistryServiceClient(conn))

@@ -18,6 +18,7 @@ type eventsCmd struct {
 	Epic     string   `help:"Events of this epic and its tasks." placeholder:"ID"`
 	Workflow string   `help:"Events of this workflow." placeholder:"SLUG"`
 	OfRun    string   `help:"Events of this run, and of what was changed within it." name:"run" placeholder:"ID"`
+	Thread   string   `help:"Events of this thread." placeholder:"ID"`
 	Kinds    []string `help:"Events of these kinds, like task_updated." name:"kind" placeholder:"KIND"`
 	From     *int64   `help:"Events behind this cursor; 0 begins with the oldest that is kept. Without it: all that are kept, or with --follow what happens from now on." placeholder:"CURSOR"`
 	Follow   bool     `help:"Go on with what happens, until Ctrl-C." short:"f"`
@@ -43,7 +44,7 @@ func (c *eventsCmd) Run(e *env) error {
 	for end := false; !end; {
 		err := e.with(func(ctx context.Context, s *services) error {
 			r, err := s.registry.ListEvents(ctx, &registryv1.ListEventsRequest{
-				After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, RunId: c.OfRun, Kinds: c.Kinds, PageSize: 200,
+				After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, RunId: c.OfRun, ThreadId: c.Thread, Kinds: c.Kinds, PageSize: 200,
 			})
 			if err != nil {
 				return c.knownKinds(err)
@@ -72,7 +73,7 @@ func (c *eventsCmd) follow(e *env) error {
 	defer s.close()
 	after := c.From
 	for tries := 0; ; tries++ {
-		stream, err := s.registry.WatchEvents(e.ctx, &registryv1.WatchEventsRequest{After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, RunId: c.OfRun, Kinds: c.Kinds})
+		stream, err := s.registry.WatchEvents(e.ctx, &registryv1.WatchEventsRequest{After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, RunId: c.OfRun, ThreadId: c.Thread, Kinds: c.Kinds})
 		for err == nil {
 			var ev *registryv1.FeedEvent
 			if ev, err = stream.Recv(); err != nil {
@@ -170,6 +171,12 @@ func eventLine(ev *registryv1.FeedEvent) string {
 		what = runLine(x.RunPaused)
 	case *registryv1.FeedEvent_RunResumed:
 		what = runLine(x.RunResumed)
+	case *registryv1.FeedEvent_ThreadCreated:
+		what = threadLine(x.ThreadCreated)
+	case *registryv1.FeedEvent_ThreadMessage:
+		what = threadLine(x.ThreadMessage)
+	case *registryv1.FeedEvent_ThreadDeleted:
+		what = threadLine(x.ThreadDeleted)
 	case *registryv1.FeedEvent_WorkflowPublished:
 		what = x.WorkflowPublished.GetSlug() + "  " + view.Word(x.WorkflowPublished.GetChange().String(), "PUBLICATION_")
 	case *registryv1.FeedEvent_MemoryWritten:
@@ -178,6 +185,19 @@ func eventLine(ev *registryv1.FeedEvent) string {
 		what = strings.Join(x.MemoryDeleted.GetMemoryIds(), " ")
 	}
 	return name + "  " + what
+}
+
+func threadLine(c *registryv1.ThreadChanged) string {
+	out := c.GetThreadId()
+	if c.GetSequence() > 0 {
+		out += "  " + strconv.FormatInt(c.GetSequence(), 10)
+	}
+	for _, text := range []string{c.GetRole(), c.GetAgent(), c.GetTitle()} {
+		if text != "" {
+			out += "  " + view.OneLine(text, 60)
+		}
+	}
+	return out
 }
 
 func runLine(r *registryv1.RunChanged) string {

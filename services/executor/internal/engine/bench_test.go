@@ -146,7 +146,7 @@ func runTrees(b *testing.B, l *live, size int) {
 // deaf is a registry that takes every change of a run.
 type deaf struct{ outbox.Registry }
 
-func (deaf) RecordChanges(context.Context, string, []outbox.RunChange) error { return nil }
+func (deaf) RecordChanges(context.Context, string, outbox.Changes) error { return nil }
 
 // BenchmarkToldRuns measures what it costs runs that the registry is told of them: the rows of the outbox,
 // and their delivery.

@@ -55,6 +55,8 @@ type RunBatch struct {
 	NewThreads   []thread.Thread
 	ThreadItems  []thread.ItemOf
 	ThreadAgents []thread.AgentOf
+	// ThreadOutbox are the outbox items of that.
+	ThreadOutbox []OutRow
 
 	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
 	HoldsKey     bool
@@ -66,8 +68,10 @@ type RunBatch struct {
 	parts []part
 }
 
-// OutRow is an outbox item with its place.
+// OutRow is an outbox item with its place, which is one among those of a run or a thread.
 type OutRow struct {
+	// Thread is empty for an item of the run of the batch.
+	Thread  string
 	Seq     int64
 	Ordinal int
 	Kind    string
@@ -431,6 +435,24 @@ type Preconditions struct {
 	Holders  map[Key]string
 	Exists   map[string]bool
 	Threads  thread.Found
+	// Tell makes the outbox items of threads; nil makes none.
+	Tell TellThread
+}
+
+// TellThread is the outbox item that tells of a change of a thread. It must have no effect.
+type TellThread func(thread.Told) Out
+
+// Rows are the outbox items of changes of threads, of which each has its own order.
+func (tell TellThread) Rows(list []thread.Told) []OutRow {
+	if tell == nil {
+		return nil
+	}
+	out := make([]OutRow, len(list))
+	for i := range list {
+		o := tell(list[i])
+		out[i] = OutRow{Thread: list[i].ID, Seq: list[i].Place(), Kind: o.Kind, Body: o.Body}
+	}
+	return out
 }
 
 // Looks returns which items of threads batches ask for, and the keys that their new threads take.
@@ -603,6 +625,10 @@ func resolveThreads(u *RunBatch, g *Preconditions, done *Outcomes) bool {
 		return false
 	}
 	u.NewThreads, u.ThreadItems, u.ThreadAgents, u.ThreadUsage = w.New, w.Items, w.Agents, w.Usage
+	u.ThreadOutbox = nil
+	if g.Tell != nil && len(w.New)+len(w.Items) > 0 {
+		u.ThreadOutbox = g.Tell.Rows(thread.Tell(w.New, w.Items, u.RunID))
+	}
 	return true
 }
 

@@ -57,8 +57,26 @@ type Used struct {
 // Out is the stored form of a change.
 func (c RunChange) Out() (journal.Out, error) { return encode(KindRun, c) }
 
-// changes reports whether an item is a change of a run.
-func changes(kind string) bool { return kind == KindRun || kind == kindEnded || kind == kindPaused }
+// Changes are changes of runs and threads.
+type Changes struct {
+	Runs    []RunChange
+	Threads []ThreadChange
+}
+
+func (c *Changes) count() int { return len(c.Runs) + len(c.Threads) }
+
+// tellable are the changes that an item tells, if it can be told without waiting for others.
+func tellable(it journal.OutboxItem) (c Changes, ok bool) {
+	switch it.Kind {
+	case KindThread:
+		list, err := threadChanges(it)
+		return Changes{Threads: list}, err == nil
+	case KindRun, kindEnded, kindPaused:
+		r, err := changeOf(it)
+		return Changes{Runs: []RunChange{r}}, err == nil && r.known()
+	}
+	return c, false
+}
 
 // changeOf is the change that an item tells.
 func changeOf(it journal.OutboxItem) (RunChange, error) {
@@ -78,58 +96,61 @@ func changeOf(it journal.OutboxItem) (RunChange, error) {
 // known reports whether a change can be told without waiting for usage.
 func (c *RunChange) known() bool { return c.State != Ended || c.Used != nil }
 
-// maxChanges is how many changes are told at once.
+// maxChanges is how many changes are told at once. One item has fewer.
 const maxChanges = 500
 
-// early tells changes that stand first in the order of their runs, those of many runs at once: most runs make
-// no calls, and have nothing else to tell. It returns what is left of the groups. A change that must wait for
-// usage, and all behind it, is left. So is everything if the registry refuses: then each is told by itself.
+// early tells changes that stand first in the order of their runs or threads, those of many at once: most runs
+// make no calls, and have nothing else to tell. It returns what is left of the groups. A change that must wait
+// for usage, and all behind it, is left. So is everything if the registry refuses: then each is told by itself.
 func (d *Deliverer) early(ctx context.Context, groups [][]journal.OutboxItem, down *outage) (acks []journal.OutboxAck, rest [][]journal.OutboxItem) {
-	var list []RunChange
-	var of []journal.OutboxAck
+	var (
+		list Changes
+		// of are the items of the list, and in are their groups.
+		of []journal.OutboxAck
+		in []int
+	)
 	rest = make([][]journal.OutboxItem, 0, len(groups))
-	lead := make([]int, len(groups))
-	tell := func(from, to int) {
-		if len(list) == 0 {
-			return
-		}
-		if ctx.Err() == nil && !down.hits(groups[0][0].Namespace) {
+	told, refused := make([]int, len(groups)), make([]bool, len(groups))
+	tell := func() {
+		done := len(of) > 0 && ctx.Err() == nil && !down.hits(groups[0][0].Namespace)
+		if done {
 			call, cancel := context.WithTimeout(ctx, d.o.CallTimeout)
 			err := d.reg.RecordChanges(call, groups[0][0].Namespace, list)
 			cancel()
-			if err == nil {
-				acks = append(acks, of...)
-			} else {
+			if done = err == nil; !done {
 				down.hears(groups[0][0].Namespace, err)
-				clear(lead[from:to])
 			}
-		} else {
-			clear(lead[from:to])
 		}
-		list, of = nil, nil
+		for i, at := range in {
+			if !done {
+				refused[at] = true
+				continue
+			}
+			acks = append(acks, of[i])
+			told[at]++
+		}
+		list, of, in = Changes{}, nil, nil
 	}
-	from := 0
 	for i, g := range groups {
 		for _, it := range g {
-			if !changes(it.Kind) {
+			c, ok := tellable(it)
+			if !ok {
 				break
 			}
-			c, err := changeOf(it)
-			if err != nil || !c.known() {
+			if len(of) > 0 && list.count()+c.count() > maxChanges {
+				tell()
+			}
+			if refused[i] {
 				break
 			}
-			list, of = append(list, c), append(of, journal.OutboxAck{ID: it.ID})
-			lead[i]++
-		}
-		if len(list) >= maxChanges {
-			tell(from, i+1)
-			from = i + 1
+			list.Runs, list.Threads = append(list.Runs, c.Runs...), append(list.Threads, c.Threads...)
+			of, in = append(of, journal.OutboxAck{ID: it.ID}), append(in, i)
 		}
 	}
-	tell(from, len(groups))
+	tell()
 	for i, g := range groups {
-		if lead[i] < len(g) {
-			rest = append(rest, g[lead[i]:])
+		if told[i] < len(g) {
+			rest = append(rest, g[told[i]:])
 		}
 	}
 	return acks, rest
@@ -148,7 +169,7 @@ func (d *Deliverer) change(ctx context.Context, it journal.OutboxItem) (err erro
 			return err
 		}
 	}
-	return d.reg.RecordChanges(ctx, it.Namespace, []RunChange{c})
+	return d.reg.RecordChanges(ctx, it.Namespace, Changes{Runs: []RunChange{c}})
 }
 
 // ErrLater is the error of a Registry for an item that waits for others to be delivered. It is tried again,

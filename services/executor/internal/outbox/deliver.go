@@ -29,8 +29,8 @@ type Registry interface {
 	Confirm(ctx context.Context, namespace string, c Confirm) error
 	Settle(ctx context.Context, namespace string, s Settle) error
 	Learn(ctx context.Context, namespace string, l Learned) error
-	// RecordChanges takes changes of runs, those of each in their order.
-	RecordChanges(ctx context.Context, namespace string, list []RunChange) error
+	// RecordChanges takes changes of runs and threads, those of each in their order.
+	RecordChanges(ctx context.Context, namespace string, list Changes) error
 	// Spent returns what a run that has ended and all below it used, once all of it is booked; else ErrLater.
 	// It is nil for a run that is not there any more.
 	Spent(ctx context.Context, namespace, runID string) (*Used, error)
@@ -408,6 +408,14 @@ func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []j
 		err = d.reg.Learn(ctx, it.Namespace, l)
 	case KindRun, kindEnded, kindPaused:
 		err = d.change(ctx, it)
+	case KindThread:
+		list, derr := threadChanges(it)
+		if derr != nil {
+			return nil, derr
+		}
+		ctx, end := d.begin(ctx, "thread", Trace{}, it)
+		defer func() { end(err) }()
+		err = d.reg.RecordChanges(ctx, it.Namespace, Changes{Threads: list})
 	default:
 		return nil, errs.New(errs.Internal, errs.ReasonInternal, "outbox item %d has the unknown kind %q", it.ID, it.Kind)
 	}

@@ -24,6 +24,7 @@ const (
 	KindSettle  = "SETTLE"
 	KindLearned = "LEARNED"
 	KindRun     = "RUN"
+	KindThread  = "THREAD"
 )
 
 // Kinds that executors of earlier versions wrote of runs of workflows. Their items are delivered as those of

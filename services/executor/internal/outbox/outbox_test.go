@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -75,17 +76,20 @@ func (b *fakeRegistry) Settle(_ context.Context, ns string, s outbox.Settle) err
 	return b.do(ns, fmt.Sprintf("settle %s %s %s", ns, s.RunID, s.Outcome))
 }
 
-func (b *fakeRegistry) RecordChanges(_ context.Context, ns string, list []outbox.RunChange) error {
-	if b.neverChange != "" && slices.ContainsFunc(list, func(c outbox.RunChange) bool { return c.RunID == b.neverChange }) {
+func (b *fakeRegistry) RecordChanges(_ context.Context, ns string, list outbox.Changes) error {
+	if b.neverChange != "" && slices.ContainsFunc(list.Runs, func(c outbox.RunChange) bool { return c.RunID == b.neverChange }) {
 		return errs.New(errs.InvalidArgument, "NEVER", "no such change can be recorded")
 	}
 	var told []string
-	for _, c := range list {
+	for _, c := range list.Runs {
 		text := fmt.Sprintf("%s %s %d", c.RunID, c.State, c.Seq)
 		if c.Used != nil {
 			text += fmt.Sprintf(" %d", c.Used.Tokens)
 		}
 		told = append(told, text)
+	}
+	for _, c := range list.Threads {
+		told = append(told, fmt.Sprintf("%s %s %d %s", c.ThreadID, c.State, c.Seq, c.Role))
 	}
 	return b.do(ns, fmt.Sprintf("changes %s: %s", ns, strings.Join(told, ", ")))
 }
@@ -263,6 +267,33 @@ func TestDeliver(t *testing.T) {
 			"changes acme: run_1 STARTED 1, run_1 ENDED 3 0, run_2 STARTED 1", "confirm acme run_2", "changes acme: run_2 PAUSED 4",
 			"changes other: run_3 STARTED 1",
 		}, w.registry.said())
+		require.Zero(t, w.backlog(t))
+	})
+	t.Run("Changes/OfThreadsAreToldWithThoseOfRuns", func(t *testing.T) {
+		w := open(t)
+		made := func(id string, messages int) journal.Out {
+			told := thread.Told{ID: id, Made: &thread.Thread{ID: id}}
+			for i := range messages {
+				told.Said = append(told.Said, thread.Said{Seq: int64(i + 1), Role: "user"})
+			}
+			return outbox.OfThread(told)
+		}
+		w.start(t, "acme", "run_1", item(t, change("run_1", outbox.Started, 1, false)))
+		w.start(t, "acme", "thr_1", made("thr_1", 2))
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"changes acme: run_1 STARTED 1, thr_1 CREATED 0 , thr_1 MESSAGE 1 user, thr_1 MESSAGE 2 user"}, w.registry.said())
+		for i := range 4 {
+			id := fmt.Sprint("thr_large_", i)
+			w.start(t, "acme", id, made(id, 300))
+		}
+		_, err = w.d.Once(t.Context())
+		require.NoError(t, err)
+		calls := w.registry.said()[1:]
+		require.Len(t, calls, 4, "a call has a bound")
+		for i, call := range calls {
+			require.Contains(t, call, fmt.Sprintf("thr_large_%d MESSAGE 300 user", i))
+		}
 		require.Zero(t, w.backlog(t))
 	})
 	t.Run("Changes/AnEndWaitsForTheUsageAndHoldsUpNoOther", func(t *testing.T) {

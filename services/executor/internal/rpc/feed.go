@@ -87,6 +87,7 @@ type feedEvent struct {
 	Epic    *feedEpic      `json:"epic,omitempty"`
 	Budget  map[string]any `json:"budget,omitempty"`
 	Run     *feedRun       `json:"run,omitempty"`
+	Thread  *feedThread    `json:"thread,omitempty"`
 	Version int64          `json:"version,omitempty"`
 	Change  string         `json:"change,omitempty"`
 	// Brief says that long texts are left out, or cut, and lists with them.
@@ -119,6 +120,16 @@ type feedRun struct {
 	Reason  string  `json:"reason,omitempty"`
 	Tokens  int64   `json:"tokens"`
 	CostUSD float64 `json:"cost_usd"`
+}
+
+type feedThread struct {
+	ID       string `json:"id"`
+	Agent    string `json:"agent,omitempty"`
+	Title    string `json:"title,omitempty"`
+	UserID   string `json:"user_id,omitempty"`
+	Parent   string `json:"parent_thread_id,omitempty"`
+	PartOf   string `json:"part_of,omitempty"`
+	Lifetime string `json:"lifetime,omitempty"`
 }
 
 type feedEpic struct {
@@ -226,6 +237,12 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 		if r != nil {
 			b.Run = runOfFeed(r)
 			b.Workflow, _, _ = strings.Cut(r.GetWorkflow(), "@")
+		}
+	}
+	for _, c := range []*registryv1.ThreadChanged{e.GetThreadCreated(), e.GetThreadDeleted()} {
+		if c != nil {
+			b.Thread = &feedThread{ID: c.GetThreadId(), Agent: c.GetAgent(), Title: c.GetTitle(), UserID: c.GetUserId(), Parent: c.GetParentThreadId(),
+				PartOf: c.GetPartOf(), Lifetime: c.GetLifetime()}
 		}
 	}
 	for _, made := range []interface{ GetLabels() map[string]string }{e.GetTaskCreated(), e.GetTaskUpdated(), e.GetEpicCreated(), e.GetEpicUpdated()} {

@@ -182,13 +182,35 @@ func (r *Registry) Settle(ctx context.Context, namespace string, s outbox.Settle
 }
 
 // RecordChanges implements outbox.Registry.
-func (r *Registry) RecordChanges(ctx context.Context, namespace string, list []outbox.RunChange) error {
-	req := &registryv1.RecordChangesRequest{Runs: make([]*registryv1.RunChange, len(list))}
-	for i := range list {
-		req.Runs[i] = runChange(&list[i])
+func (r *Registry) RecordChanges(ctx context.Context, namespace string, list outbox.Changes) error {
+	req := &registryv1.RecordChangesRequest{}
+	for i := range list.Runs {
+		req.Runs = append(req.Runs, runChange(&list.Runs[i]))
+	}
+	for i := range list.Threads {
+		req.Threads = append(req.Threads, threadChange(&list.Threads[i]))
 	}
 	_, err := r.client.RecordChanges(grpckit.WithNamespace(ctx, namespace), req)
 	return err
+}
+
+func threadChange(c *outbox.ThreadChange) *registryv1.ThreadChange {
+	p := &registryv1.ThreadChange{
+		ThreadId: c.ThreadID, Sequence: c.Seq, Role: c.Role, RunId: c.RunID, Agent: c.Agent, Title: c.Title, UserId: c.UserID, ParentThreadId: c.Parent,
+		PartOf: c.PartOf, Lifetime: c.Lifetime,
+	}
+	if !c.Time.IsZero() {
+		p.ChangeTime = timestamppb.New(c.Time)
+	}
+	switch c.State {
+	case outbox.Created:
+		p.Kind = registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_CREATED
+	case outbox.Message:
+		p.Kind = registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_MESSAGE
+	default:
+		p.Kind = registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_DELETED
+	}
+	return p
 }
 
 func runChange(c *outbox.RunChange) *registryv1.RunChange {

@@ -108,6 +108,9 @@ type Item struct {
 	// Weight is what the item counts in the usage of its namespace, in whatever form its bytes are
 	// stored. It is set of an item to be added alone.
 	Weight int64
+	// Role is that of the author of a message. It is set of an item to be added alone, too: in the store it is
+	// a part of the body.
+	Role string
 }
 
 // Size implements page.Row.
@@ -145,6 +148,9 @@ func Appends(of []workgraph.ThreadAppend, runID, nodeID string, visit int, now t
 		for j, it := range a.Items {
 			out[i].Items[j] = Item{Seq: a.After + int64(j) + 1, Kind: it.Kind, Time: now, RunID: runID, NodeID: nodeID, Visit: int32(min(visit, 1<<31-1)), Brief: it.Brief, Body: it.Body,
 				Weight: int64(len(it.Brief)+len(it.Body)) + Overhead}
+			if it.Kind == workgraph.ThreadMessage {
+				out[i].Items[j].Role = RoleOf(it.Body)
+			}
 		}
 	}
 	return out

@@ -62,6 +62,9 @@ func (e *entry) made(named map[string]string, now time.Time) ([]thread.Item, err
 			when = now
 		}
 		out[i] = thread.Item{Seq: int64(i) + 1, Kind: it.kind, Time: dbkit.Micros(when.UTC()), Brief: it.Brief, Body: body, Weight: int64(len(it.Brief)+len(body)) + thread.Overhead}
+		if it.kind == workgraph.ThreadMessage {
+			out[i].Role = thread.RoleOf(body)
+		}
 	}
 	return out, nil
 }

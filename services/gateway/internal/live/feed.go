@@ -115,6 +115,8 @@ func parseFeed(r *http.Request) (*registryv1.WatchEventsRequest, error) {
 			req.WorkflowSlug = value
 		case "run_id", "runId":
 			req.RunId = value
+		case "thread_id", "threadId":
+			req.ThreadId = value
 		case "kinds":
 			req.Kinds = query[name]
 		default:
@@ -135,5 +137,5 @@ func parseFeed(r *http.Request) (*registryv1.WatchEventsRequest, error) {
 
 func feedFault(name, reason, text string) error {
 	return errs.New(errs.InvalidArgument, reason, "%s", "query parameter "+name+": "+text).Violate(name, reason, text).
-		Hint("there are after, epic_id, workflow_slug, run_id and kinds")
+		Hint("there are after, epic_id, workflow_slug, run_id, thread_id and kinds")
 }

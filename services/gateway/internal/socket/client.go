@@ -3,7 +3,6 @@ package socket
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -298,17 +297,16 @@ func (c *client) subscribe(q request) error {
 	kind, name := split(q.Channel)
 	if len(q.Channel) > maxChannel || !utf8.ValidString(q.Channel) || name == "" && kind != feedChannel || strings.ContainsAny(name, " \t\r\n") {
 		return errs.New(errs.InvalidArgument, "CHANNEL_UNKNOWN", "there is no channel %.80q", q.Channel).
-			Hint("there are epic:ID, run:ID, workflow:SLUG and feed")
-	}
-	var from *int64
-	if text := strings.Trim(string(q.From), `"`); text != "" && text != "null" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 {
-			return errs.New(errs.InvalidArgument, "CURSOR_INVALID", "from %.40q is no cursor", text).Hint("send the last cursor that you have seen of this channel")
-		}
-		from = &n
+			Hint("there are epic:ID, run:ID, thread:ID, workflow:SLUG and feed")
 	}
 	s := &subscription{client: c, channel: q.Channel, kind: kind, name: name}
+	var from position
+	if text := strings.Trim(string(q.From), `"`); text != "" && text != "null" {
+		var ok bool
+		if from, ok = parseCursor(s.run(), text); !ok {
+			return errs.New(errs.InvalidArgument, "CURSOR_INVALID", "from %.40q is no cursor", text).Hint("send the last cursor that you have seen of this channel")
+		}
+	}
 	s.ctx, s.cancel = context.WithCancel(c.ctx)
 	c.mu.Lock()
 	_, twice := c.subs[q.Channel]

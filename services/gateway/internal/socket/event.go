@@ -55,7 +55,8 @@ type event struct {
 	// channels are those that get it; nil means all of the hub.
 	channels []string
 	// cursor is where to go on from behind the event, and before where to go on from ahead of it.
-	cursor, before int64
+	// They are empty for one that is told to those who are there.
+	cursor, before string
 	parts          []part
 
 	hold *hold
@@ -86,7 +87,7 @@ func (h *hold) release() {
 
 // size is about how much memory the event takes.
 func (e *event) size() int64 {
-	n := int64(512)
+	n := int64(512 + len(e.cursor)*(len(e.parts)+1))
 	for _, p := range e.parts {
 		n += int64(2*len(p.data)) + 128
 	}
@@ -99,19 +100,31 @@ func (e *event) messages(channel string) [][]byte {
 	if m, ok := e.made[channel]; ok {
 		return m
 	}
-	var out [][]byte
-	for i, p := range e.parts {
-		cursor := e.before
-		if i == len(e.parts)-1 {
-			cursor = e.cursor
-		}
-		out = append(out, message(p.kind, channel, e.time, strconv.FormatInt(cursor, 10), p.data, p.brief))
-	}
 	if e.made == nil {
 		e.made = map[string][][]byte{}
 	}
-	e.made[channel] = out
+	e.made[channel] = e.write(channel, e.before, e.cursor)
+	return e.made[channel]
+}
+
+func (e *event) write(channel, before, cursor string) (out [][]byte) {
+	for i, p := range e.parts {
+		at := before
+		if i == len(e.parts)-1 {
+			at = cursor
+		}
+		out = append(out, message(p.kind, channel, e.time, at, p.data, p.brief))
+	}
 	return out
+}
+
+// messagesTo are the messages for one who has seen more of other descendants of a run than whoever read the
+// event.
+func (e *event) messagesTo(channel, run string, seen position) [][]byte {
+	if run == "" || e.cursor == "" || len(seen) == 0 {
+		return e.messages(channel)
+	}
+	return e.write(channel, behind(run, e.before, seen), behind(run, e.cursor, seen))
 }
 
 // message writes one message of the protocol. An empty channel or cursor and nil data are left out.
@@ -151,8 +164,8 @@ func quoted(s string) []byte {
 
 // The names of channels, and of the one that has all of the feed.
 const (
-	epicChannel, runChannel, workflowChannel = "epic:", "run:", "workflow:"
-	feedChannel                              = "feed"
+	epicChannel, runChannel, workflowChannel, threadChannel = "epic:", "run:", "workflow:", "thread:"
+	feedChannel                                             = "feed"
 )
 
 // ofFeed makes an event of one of the feed. data is the value in it: an epic, a task or what else
@@ -170,8 +183,14 @@ func ofFeed(ev *registryv1.FeedEvent, encode func(proto.Message) ([]byte, error)
 	if slug := slugOf(ev); slug != "" {
 		channels = append(channels, workflowChannel+slug)
 	}
+	for _, c := range []*registryv1.ThreadChanged{ev.GetThreadCreated(), ev.GetThreadMessage(), ev.GetThreadDeleted()} {
+		if c != nil {
+			channels = append(channels, threadChannel+c.GetThreadId())
+		}
+	}
 	return &event{
-		seq: ev.GetSeq(), time: ev.GetTime().AsTime(), channels: channels, cursor: ev.GetSeq(), before: ev.GetSeq() - 1,
+		seq: ev.GetSeq(), time: ev.GetTime().AsTime(), channels: channels,
+		cursor: strconv.FormatInt(ev.GetSeq(), 10), before: strconv.FormatInt(ev.GetSeq()-1, 10),
 		parts: []part{{kind: name, data: data, brief: ev.GetBrief()}},
 	}, nil
 }

@@ -23,6 +23,9 @@ func TestChannelsOfAnEvent(t *testing.T) {
 		"RunPaused":         {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunPaused{RunPaused: run}}, []string{"feed", "workflow:letter"}},
 		"MemoryOfAWorkflow": {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_MemoryWritten{MemoryWritten: &registryv1.MemoryWritten{Scope: "workflow/letter"}}}, []string{"feed", "workflow:letter"}},
 		"MemoryOfAnEpic":    {&registryv1.FeedEvent{EpicId: "ep_1", Event: &registryv1.FeedEvent_MemoryWritten{MemoryWritten: &registryv1.MemoryWritten{Scope: "epic/ep_1"}}}, []string{"feed", "epic:ep_1"}},
+		"ThreadMade":        {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_ThreadCreated{ThreadCreated: &registryv1.ThreadChanged{ThreadId: "thr_1"}}}, []string{"feed", "thread:thr_1"}},
+		"ThreadMessage":     {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_ThreadMessage{ThreadMessage: &registryv1.ThreadChanged{ThreadId: "thr_1"}}}, []string{"feed", "thread:thr_1"}},
+		"ThreadDeleted":     {&registryv1.FeedEvent{Event: &registryv1.FeedEvent_ThreadDeleted{ThreadDeleted: &registryv1.ThreadChanged{ThreadId: "thr_1"}}}, []string{"feed", "thread:thr_1"}},
 		"Task":              {&registryv1.FeedEvent{EpicId: "ep_1", Event: &registryv1.FeedEvent_TaskUpdated{TaskUpdated: &registryv1.Task{WorkflowSlug: "letter"}}}, []string{"feed", "epic:ep_1"}},
 	} {
 		t.Run("Channels/"+name, func(t *testing.T) {

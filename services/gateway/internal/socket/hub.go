@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -31,9 +30,8 @@ type source interface {
 	// replay gives the events of a channel behind a position, which it moves with what it gave. Now
 	// and then it calls on, also in silence, and stops if that says so. The events are the caller's.
 	replay(ctx context.Context, channel string, at position, give func(*event) error, on func() (stop bool)) error
-	// cursor is what stands for a position, as clients know it, and at the position of a cursor.
-	cursor(position) int64
-	at(cursor int64) position
+	// cursor is what stands for a position, as clients know it.
+	cursor(position) string
 }
 
 // hub follows one source for all who listen to one of its channels on this gateway. Its events are
@@ -202,11 +200,13 @@ func (h *hub) tell(e *event, held bool) {
 		if len(subs) == 0 {
 			return
 		}
-		messages := e.messages(channel)
 		for s := range subs {
+			if s.ahead != nil && h.head.reaches(s.ahead) {
+				s.ahead = nil
+			}
 			switch {
 			case e.seq > 0 && e.seq <= s.ahead[e.series]:
-			case held && s.client.offer(s, e, messages):
+			case held && s.client.offer(s, e, e.messagesTo(channel, h.key.run, s.ahead)):
 			case e.seq > 0: // what has no sequence may be lost
 				delete(subs, s)
 				h.shared = true
@@ -239,7 +239,7 @@ func (h *hub) join(s *subscription, from position) (joined, full bool) {
 			continue
 		}
 		if e.channels == nil || slices.Contains(e.channels, s.channel) {
-			if !s.client.offer(s, e, e.messages(s.channel)) {
+			if !s.client.offer(s, e, e.messagesTo(s.channel, h.key.run, from)) {
 				return false, true
 			}
 		}
@@ -250,7 +250,7 @@ func (h *hub) join(s *subscription, from position) (joined, full bool) {
 		s.ahead = from
 	}
 	if h.over {
-		s.client.control(s, message("end", s.channel, time.Now(), strconv.FormatInt(h.src.cursor(from), 10), nil, false))
+		s.client.control(s, message("end", s.channel, time.Now(), h.src.cursor(from), nil, false))
 	}
 	if h.subs[s.channel] == nil {
 		h.subs[s.channel] = map[*subscription]struct{}{}
@@ -297,7 +297,7 @@ func (h *hub) finish() {
 	h.over = true
 	for channel, subs := range h.subs {
 		for s := range subs {
-			s.client.control(s, message("end", channel, time.Now(), strconv.FormatInt(h.src.cursor(h.head), 10), nil, false))
+			s.client.control(s, message("end", channel, time.Now(), h.src.cursor(h.head), nil, false))
 		}
 	}
 }

@@ -180,7 +180,7 @@ func (s *Server) Wait(ctx context.Context) { s.work.wait(ctx) }
 
 // enter returns the hub of a key for one more subscription. A run is followed from where its first
 // subscriber goes on. One run too many is refused.
-func (s *Server) enter(key hubKey, from *int64) (*hub, error) {
+func (s *Server) enter(key hubKey, from position) (*hub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.hubs[key]
@@ -192,11 +192,7 @@ func (s *Server) enter(key hubKey, from *int64) (*hub, error) {
 					Hint(fewerRuns)
 			}
 			s.runs[key.namespace]++
-			run := runSource{s: s, run: key.run}
-			if from != nil {
-				run.first = *from
-			}
-			src = run
+			src = runSource{s: s, run: key.run, first: from[key.run]}
 		}
 		h = newHub(s, key, src)
 		var ctx context.Context

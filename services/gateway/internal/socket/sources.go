@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -23,8 +24,8 @@ type feedSource struct{ s *Server }
 
 var _ source = feedSource{}
 
-func (feedSource) cursor(p position) int64  { return p[""] }
-func (feedSource) at(cursor int64) position { return position{"": cursor} }
+func (feedSource) cursor(p position) string { return strconv.FormatInt(p[""], 10) }
+func (feedSource) at(seq int64) position    { return position{"": seq} }
 
 func (f feedSource) watch(ctx context.Context, from position, begin func(position), take func(*event)) error {
 	req := &registryv1.WatchEventsRequest{}
@@ -73,6 +74,8 @@ func (f feedSource) replay(ctx context.Context, channel string, at position, giv
 		req.EpicId = name
 	case workflowChannel:
 		req.WorkflowSlug = name
+	case threadChannel:
+		req.ThreadId = name
 	}
 	for {
 		p, err := f.page(ctx, req, give)
@@ -117,12 +120,13 @@ type runSource struct {
 
 var _ source = runSource{}
 
-func (r runSource) cursor(p position) int64  { return p[r.run] }
-func (r runSource) at(cursor int64) position { return position{r.run: cursor} }
+func (r runSource) cursor(p position) string { return newTrail(r.run, p).text }
 
 func (r runSource) watch(ctx context.Context, from position, begin func(position), take func(*event)) error {
 	if from == nil {
-		from = r.at(r.first)
+		// Descendants begin at their beginning: whoever goes on further behind is told no more than that, and
+		// a cursor that is wrong is the trouble of one client.
+		from = position{r.run: r.first}
 	}
 	return r.read(ctx, from, func() error {
 		begin(from)
@@ -190,7 +194,7 @@ func (r runSource) read(ctx context.Context, from position, alive func() error, 
 			return err
 		}
 	}
-	cursor, waiting := from[r.run], map[string][]part{}
+	told, waiting := newTrail(r.run, from), map[string][]part{}
 	for {
 		ev, err := stream.Recv()
 		end := errors.Is(err, io.EOF)
@@ -218,14 +222,13 @@ func (r runSource) read(ctx context.Context, from position, alive func() error, 
 			waiting[run] = append(waiting[run], parts...)
 			continue
 		}
-		e := &event{series: run, seq: ev.GetSeq(), time: ev.GetTime().AsTime(), before: cursor, cursor: cursor, parts: parts}
+		e := &event{series: run, seq: ev.GetSeq(), time: ev.GetTime().AsTime(), parts: parts}
 		if e.seq > 0 {
 			e.parts = append(waiting[run], parts...)
 			delete(waiting, run)
-			if run == r.run {
-				cursor = e.seq
-				e.cursor = cursor
-			}
+			e.before = told.text
+			told.move(run, e.seq)
+			e.cursor = told.text
 		}
 		if err := give(e); err != nil {
 			return err
@@ -256,7 +259,7 @@ func (s *Server) await(ctx context.Context, n int64) (*hold, error) {
 
 // split is the kind of a channel and what it is of.
 func split(channel string) (kind, name string) {
-	for _, kind := range []string{epicChannel, runChannel, workflowChannel} {
+	for _, kind := range []string{epicChannel, runChannel, workflowChannel, threadChannel} {
 		if len(channel) > len(kind) && channel[:len(kind)] == kind {
 			return kind, channel[len(kind):]
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
@@ -33,7 +32,7 @@ type subscription struct {
 }
 
 // begin finds the hub and goes on from a cursor, or from now on. A run goes on from its beginning.
-func (s *subscription) begin(from *int64) {
+func (s *subscription) begin(from position) {
 	c := s.client
 	if from == nil {
 		if err := c.known(s.ctx, s.kind, s.name); err != nil {
@@ -62,7 +61,7 @@ func (s *subscription) begin(from *int64) {
 	var at position
 	switch {
 	case from != nil:
-		at = h.src.at(*from)
+		at = from.clone()
 	case s.kind == runChannel:
 		at = position{}
 	default:
@@ -72,7 +71,7 @@ func (s *subscription) begin(from *int64) {
 		s.fail(err)
 		return
 	}
-	c.control(s, message("subscribed", s.channel, now(), strconv.FormatInt(h.src.cursor(at), 10), nil, false))
+	c.control(s, message("subscribed", s.channel, now(), h.src.cursor(at), nil, false))
 	s.follow(at, h.reaches(at))
 }
 
@@ -110,7 +109,7 @@ func (s *subscription) follow(at position, known bool) {
 		case joined || s.ctx.Err() != nil:
 			return
 		case errors.Is(err, io.EOF):
-			c.control(s, message("end", s.channel, now(), strconv.FormatInt(h.src.cursor(at), 10), nil, false))
+			c.control(s, message("end", s.channel, now(), h.src.cursor(at), nil, false))
 			return
 		case err == nil:
 			pause, known = firstPause, true
@@ -157,13 +156,12 @@ func (s *subscription) replay(at position) (joined bool, err error) {
 func (s *subscription) lag(head position) {
 	ahead, src := s.ahead, s.hub.src
 	s.ahead = nil
-	cursor := max(src.cursor(head), src.cursor(ahead))
-	s.client.control(s, message("lagged", s.channel, time.Now(), strconv.FormatInt(cursor, 10), nil, false))
 	s.client.Server.work.Go(func() {
 		at := head.clone()
 		for series, seq := range ahead {
 			at[series] = max(at[series], seq)
 		}
+		s.client.control(s, message("lagged", s.channel, time.Now(), src.cursor(at), nil, false))
 		s.follow(at, true)
 	})
 }

@@ -3,6 +3,7 @@ package cataloging
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -32,6 +33,23 @@ type RunChange struct {
 	Sampled catalog.Sampled
 }
 
+// ThreadChange is a change of a thread, as its executor tells it.
+type ThreadChange struct {
+	Kind     feed.Kind
+	ThreadID string
+	State    feed.ThreadState
+}
+
+// place is where the change stands among those of its thread: the thread is made before its messages, and
+// nothing comes after its end.
+func (c *ThreadChange) place() store.Place {
+	p := store.Place{Source: "thread/" + c.ThreadID, Seq: math.MaxInt64}
+	if c.Kind != feed.ThreadDeleted {
+		p.Seq = min(c.State.Seq, math.MaxInt64-2) + 1
+	}
+	return p
+}
+
 // counts reports whether the change is the end of a run of a version.
 func (c RunChange) counts() bool { return c.Kind == feed.RunEnded && c.Ref.Name != "" }
 
@@ -41,11 +59,12 @@ type version struct {
 	number   int64
 }
 
-// RecordChanges tells the feed of changes of runs, each once, and returns how many were new. Changes of one
-// run come in its order: one that is not behind the last that was recorded of its run is known. Ends of runs
+// RecordChanges tells the feed of changes of runs and threads, each once, and returns how many were new.
+// Changes of one run, or thread, come in its order: one that is not behind the last that was recorded of it is
+// known. Ends of runs
 // of versions are added to the history with what was booked of their calls, and those that were not canceled
 // are kept as samples for forecasts. A workflow or a version that is not there any more has no history.
-func (c *Catalog) RecordChanges(ctx context.Context, namespace string, list []RunChange) (fresh int, err error) {
+func (c *Catalog) RecordChanges(ctx context.Context, namespace string, list []RunChange, threads ...ThreadChange) (fresh int, err error) {
 	now := dbkit.Now()
 	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		fresh = 0
@@ -54,9 +73,12 @@ func (c *Catalog) RecordChanges(ctx context.Context, namespace string, list []Ru
 		if err := sums.lock(ctx, list); err != nil {
 			return err
 		}
-		places := make([]store.Place, len(list))
+		places := make([]store.Place, 0, len(list)+len(threads))
 		for i := range list {
-			places[i] = store.Place{Source: list[i].RunID, Seq: list[i].Seq}
+			places = append(places, store.Place{Source: list[i].RunID, Seq: list[i].Seq})
+		}
+		for i := range threads {
+			places = append(places, threads[i].place())
 		}
 		isNew, err := tx.Advance(ctx, namespace, places, now)
 		if err != nil {
@@ -83,6 +105,12 @@ func (c *Catalog) RecordChanges(ctx context.Context, namespace string, list []Ru
 			}
 			fresh++
 			tx.TellRun(r.Ref.Name, r.Kind, feed.RunState{RunID: r.RunID, Parent: r.Parent, Time: r.Time, Version: r.Ref.Version, History: r.History, Reason: r.Reason})
+		}
+		for i := range threads {
+			if isNew[len(list)+i] {
+				fresh++
+				tx.TellThread(threads[i].ThreadID, threads[i].Kind, threads[i].State)
+			}
 		}
 		return sums.write(ctx)
 	})

@@ -41,6 +41,9 @@ const (
 	RunEnded          Kind = "run_ended"
 	RunPaused         Kind = "run_paused"
 	RunResumed        Kind = "run_resumed"
+	ThreadCreated     Kind = "thread_created"
+	ThreadMessage     Kind = "thread_message"
+	ThreadDeleted     Kind = "thread_deleted"
 )
 
 // Kinds are all kinds, in the order of the API.
@@ -48,6 +51,7 @@ func Kinds() []Kind {
 	return []Kind{
 		EpicCreated, EpicUpdated, EpicDeleted, TaskCreated, TaskUpdated, TaskDeleted, UsageBooked, BudgetReached, PriceCreated,
 		WorkflowPublished, MemoryWritten, MemoryDeleted, RunStarted, RunEnded, RunPaused, RunResumed,
+		ThreadCreated, ThreadMessage, ThreadDeleted,
 	}
 }
 
@@ -64,11 +68,15 @@ type Event struct {
 	Kind Kind
 	// EpicID is empty for a change that concerns no epic, Slug for one that concerns no workflow.
 	EpicID, Slug string
-	Body         Body
+	// ThreadID is empty for a change that is not of a thread.
+	ThreadID string
+	Body     Body
 }
 
 // Size is about how many bytes the event adds to an answer.
-func (e Event) Size() int { return e.Body.size + len(e.EpicID) + len(e.Slug) + len(e.Namespace) }
+func (e Event) Size() int {
+	return e.Body.size + len(e.EpicID) + len(e.Slug) + len(e.ThreadID) + len(e.Namespace)
+}
 
 // Body is what changed: the fields that the kind needs. It is stored as JSON by the names of the fields
 // here and of the values in them, so a field that is renamed keeps its name in JSON.
@@ -90,6 +98,8 @@ type Body struct {
 	Memory   *Memory            `json:",omitempty"`
 	// State is that of a run whose state has changed.
 	State *RunState `json:",omitempty"`
+	// Thread is a thread that was made or deleted, or has a new message.
+	Thread *ThreadState `json:",omitempty"`
 	// Run is the run within which the change was made, empty for none.
 	Run string `json:",omitempty"`
 
@@ -147,6 +157,26 @@ type RunState struct {
 	Reason  string
 }
 
+// ThreadState is what became of a thread. Texts of messages are not told: whoever may read the feed need not
+// be one who may read the thread.
+type ThreadState struct {
+	// Seq is the place of a message among the items, and of a new fork the last item that both share.
+	Seq int64 `json:",omitempty"`
+	// Role is that of the author of a message.
+	Role string `json:",omitempty"`
+	// RunID made the thread or appended the message.
+	RunID string `json:",omitempty"`
+	// What follows is of a thread that was made or deleted.
+	Agent    string `json:",omitempty"`
+	Title    string `json:",omitempty"`
+	UserID   string `json:",omitempty"`
+	Parent   string `json:",omitempty"`
+	PartOf   string `json:",omitempty"`
+	Lifetime string `json:",omitempty"`
+	// Time is when the thread changed.
+	Time time.Time `json:",omitzero"`
+}
+
 // WorkflowChangeKind says what happened to a workflow. Its numbers are those of the API.
 type WorkflowChangeKind int16
 
@@ -167,8 +197,9 @@ type Query struct {
 	Namespace    string
 	EpicID, Slug string
 	// RunID leaves in what was made within a run, and what became of it.
-	RunID string
-	Kinds []Kind
+	RunID    string
+	ThreadID string
+	Kinds    []Kind
 	// After is the cursor: events behind it are read. 0 begins with the oldest one that is kept.
 	After int64
 	Limit int
@@ -176,7 +207,7 @@ type Query struct {
 
 // Has reports whether an event is one that the filters leave in.
 func (q Query) Has(e Event) bool {
-	return (q.EpicID == "" || q.EpicID == e.EpicID) && (q.Slug == "" || q.Slug == e.Slug) && (q.RunID == "" || q.RunID == e.Body.Run) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind))
+	return (q.EpicID == "" || q.EpicID == e.EpicID) && (q.Slug == "" || q.Slug == e.Slug) && (q.RunID == "" || q.RunID == e.Body.Run) && (q.ThreadID == "" || q.ThreadID == e.ThreadID) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind))
 }
 
 // Page is what a query found.

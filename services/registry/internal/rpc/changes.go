@@ -13,7 +13,7 @@ import (
 
 // RecordChanges implements registryv1.RegistryServiceServer.
 func (s *Server) RecordChanges(ctx context.Context, req *registryv1.RecordChangesRequest) (*registryv1.RecordChangesResponse, error) {
-	if len(req.GetRuns()) == 0 {
+	if len(req.GetRuns())+len(req.GetThreads()) == 0 {
 		return &registryv1.RecordChangesResponse{}, nil
 	}
 	list := make([]cataloging.RunChange, len(req.GetRuns()))
@@ -23,11 +23,35 @@ func (s *Server) RecordChanges(ctx context.Context, req *registryv1.RecordChange
 			return nil, err
 		}
 	}
-	n, err := s.catalog.RecordChanges(ctx, grpckit.Namespace(ctx), list)
+	threads := make([]cataloging.ThreadChange, len(req.GetThreads()))
+	for i, c := range req.GetThreads() {
+		var err error
+		if threads[i], err = threadChangeFrom(fmt.Sprintf("threads[%d]", i), c); err != nil {
+			return nil, err
+		}
+	}
+	n, err := s.catalog.RecordChanges(ctx, grpckit.Namespace(ctx), list, threads...)
 	if err != nil {
 		return nil, err
 	}
 	return &registryv1.RecordChangesResponse{Recorded: int32(n)}, nil
+}
+
+func threadChangeFrom(field string, r *registryv1.ThreadChange) (c cataloging.ThreadChange, err error) {
+	c = cataloging.ThreadChange{ThreadID: r.GetThreadId(), State: feed.ThreadState{
+		Seq: r.GetSequence(), Role: r.GetRole(), RunID: r.GetRunId(), Agent: r.GetAgent(), Title: r.GetTitle(), UserID: r.GetUserId(),
+		Parent: r.GetParentThreadId(), PartOf: r.GetPartOf(), Lifetime: r.GetLifetime(),
+	}}
+	switch r.GetKind() {
+	case registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_CREATED:
+		c.Kind = feed.ThreadCreated
+	case registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_MESSAGE:
+		c.Kind = feed.ThreadMessage
+	default:
+		c.Kind = feed.ThreadDeleted
+	}
+	c.State.Time, err = instant(field+".change_time", r.GetChangeTime())
+	return c, err
 }
 
 func runChangeFrom(field string, r *registryv1.RunChange) (cataloging.RunChange, error) {

@@ -35,7 +35,8 @@ func (s *Server) ListEvents(ctx context.Context, req *registryv1.ListEventsReque
 		return nil, err
 	}
 	p, err := s.accounts.Events(ctx, feed.Query{
-		Namespace: grpckit.Namespace(ctx), EpicID: req.GetEpicId(), Slug: req.GetWorkflowSlug(), RunID: req.GetRunId(), Kinds: kinds, After: req.GetAfter(), Limit: size.Limit,
+		Namespace: grpckit.Namespace(ctx), EpicID: req.GetEpicId(), Slug: req.GetWorkflowSlug(), RunID: req.GetRunId(), ThreadID: req.GetThreadId(),
+		Kinds: kinds, After: req.GetAfter(), Limit: size.Limit,
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (s *Server) WatchEvents(req *registryv1.WatchEventsRequest, stream grpc.Ser
 		}
 	}
 	err = s.accounts.WatchEvents(ctx, accounting.Watch{
-		Query:     feed.Query{Namespace: namespace, EpicID: req.GetEpicId(), Slug: req.GetWorkflowSlug(), RunID: req.GetRunId(), Kinds: kinds, After: after},
+		Query:     feed.Query{Namespace: namespace, EpicID: req.GetEpicId(), Slug: req.GetWorkflowSlug(), RunID: req.GetRunId(), ThreadID: req.GetThreadId(), Kinds: kinds, After: after},
 		KeepAlive: keepAlive,
 		// A watch has no end of its own, and must not hold up the stop of this replica.
 		Stop: grpckit.Draining(ctx),
@@ -144,6 +145,12 @@ func eventTo(e feed.Event) *registryv1.FeedEvent {
 		out.Event = &registryv1.FeedEvent_RunPaused{RunPaused: runChangedTo(e)}
 	case feed.RunResumed:
 		out.Event = &registryv1.FeedEvent_RunResumed{RunResumed: runChangedTo(e)}
+	case feed.ThreadCreated:
+		out.Event = &registryv1.FeedEvent_ThreadCreated{ThreadCreated: threadChangedTo(e)}
+	case feed.ThreadMessage:
+		out.Event = &registryv1.FeedEvent_ThreadMessage{ThreadMessage: threadChangedTo(e)}
+	case feed.ThreadDeleted:
+		out.Event = &registryv1.FeedEvent_ThreadDeleted{ThreadDeleted: threadChangedTo(e)}
 	}
 	return out
 }
@@ -162,6 +169,14 @@ func taskDeletedTo(e feed.Event) *registryv1.TaskDeleted {
 		out.Title, out.State, out.RunId = g.Title, registryv1.TaskState(g.State), g.RunID
 	}
 	return out
+}
+
+func threadChangedTo(e feed.Event) *registryv1.ThreadChanged {
+	s := e.Body.Thread
+	return &registryv1.ThreadChanged{
+		ThreadId: e.ThreadID, Sequence: s.Seq, Role: s.Role, RunId: s.RunID, Agent: s.Agent, Title: s.Title, UserId: s.UserID,
+		ParentThreadId: s.Parent, PartOf: s.PartOf, Lifetime: s.Lifetime, ChangeTime: stamp(s.Time),
+	}
 }
 
 func runChangedTo(e feed.Event) *registryv1.RunChanged {

@@ -375,6 +375,8 @@ type Tx interface {
 	// TellRun adds what became of a run to the events of the transaction. The slug is that of its workflow,
 	// if it has one.
 	TellRun(slug string, kind feed.Kind, state feed.RunState)
+	// TellThread adds what became of a thread to the events of the transaction.
+	TellThread(threadID string, kind feed.Kind, state feed.ThreadState)
 	// Advance notes that changes of sources outside the registry were recorded, and reports for each whether
 	// it is behind the last one of its source that was noted before. Others that advance in the namespace
 	// wait until the commit.

@@ -40,7 +40,7 @@ func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
 		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases, "TakeOverCanceled": canceledCases,
 		"Read": readCases, "Commands": commandCases, "Ownerless": ownerlessCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
-		"Workers": workerCases, "Delete": deleteCases, "Retention": retentionCases, "Outcomes": outcomeCases, "Threads": threadCases,
+		"Workers": workerCases, "Delete": deleteCases, "Retention": retentionCases, "Outcomes": outcomeCases, "Threads": threadCases, "ToldThreads": toldThreadCases,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

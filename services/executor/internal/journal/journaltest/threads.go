@@ -405,7 +405,7 @@ func threadForkCases(t *testing.T, d Driver) {
 			return w.d.Query(t, w.place, `SELECT CAST(count(*) AS text) FROM `+table)[0]
 		}
 		others := func() (n []string) {
-			for _, table := range []string{"thread_items", "thread_turns", "blob_refs", "request_ids", "outbox", "events", "commands"} {
+			for _, table := range []string{"thread_items", "thread_turns", "blob_refs", "request_ids", "events", "commands"} {
 				n = append(n, rows(table))
 			}
 			return n
@@ -416,8 +416,13 @@ func threadForkCases(t *testing.T, d Driver) {
 				require.NoError(t, w.commit(appendTo(run, commits, 1, says(run, th.ID, int64(at), slices.Repeat([]string{`1`}, min(length, 10_000))...)))[0].Err)
 				commits++
 			}
+			_, err := w.j.ClaimOutbox(t.Context(), 1000, time.Minute)
+			require.NoError(t, err)
 			before := others()
 			require.EqualValues(t, length, fork(w, th.ID, 0).Last)
+			told, err := w.j.ClaimOutbox(t.Context(), 1000, time.Minute)
+			require.NoError(t, err)
+			require.Len(t, told, 1, "and one that tells of it")
 			require.Equal(t, fmt.Sprint(2*i+2), rows("threads"))
 			require.Equal(t, before, others())
 		}

@@ -74,13 +74,14 @@ func (s *Store) try(ctx context.Context, owner journal.Owner, units []*journal.R
 	defer conn.Release()
 	w := writing{owner: owner, conn: conn, number: s.known.connection(conn.Conn()), optimistic: optimistic}
 	w.known = s.known.take(w.number, owner, units)
-	ground := journal.Preconditions{}
+	ground := journal.Preconditions{Tell: s.tell}
 	asked := ask(units)
 	w.explicit = asked.any()
 	if w.explicit {
 		if ground, err = lookUp(ctx, conn, owner, units, asked); err != nil {
 			return rollback(ctx, conn, err)
 		}
+		ground.Tell = s.tell
 	}
 	lost, err := s.write(ctx, &w, journal.Resolve(units, ground, done), ground, done)
 	if err != nil {

@@ -49,12 +49,15 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// Answered is called after each statement of the engine that the server carried out. It may be nil.
 	Answered func()
+	// TellThread makes the outbox items of changes of threads; nil makes none.
+	TellThread journal.TellThread
 }
 
 // Store is a journal.Journal. Commits and the engine's other statements have small pools of their own,
 // so that no crowd of readers can hold up a commit or a heartbeat.
 type Store struct {
 	*sqlstore.Store
+	tell   journal.TellThread
 	commit *pgxpool.Pool
 	hot    *pgxpool.Pool
 	read   *pgxpool.Pool
@@ -68,7 +71,7 @@ type Store struct {
 
 // Open connects. It neither migrates nor checks the schema: see Migrations.
 func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
-	s := &Store{sql: newStatements(), known: knownRows{runs: map[string]knownRun{}, graphs: map[journal.Key]knownGraph{}}}
+	s := &Store{sql: newStatements(), tell: o.TellThread, known: knownRows{runs: map[string]knownRun{}, graphs: map[journal.Key]knownGraph{}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -117,6 +120,7 @@ func (s *Store) shared() sqlstore.Database {
 		NotifyWorkers: `SELECT pg_notify('` + workerChannel + `', '')`,
 		NotifyOwner:   `SELECT pg_notify('` + commandChannel + `', $1)`,
 		InsertJobs:    s.sql.insertJobs,
+		TellThread:    s.tell,
 		ByValue:       []any{pgx.QueryExecModeCacheDescribe},
 	}
 }

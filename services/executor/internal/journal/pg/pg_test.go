@@ -38,7 +38,7 @@ func driver() journaltest.Driver {
 	return journaltest.Driver{
 		Fresh: func(t testing.TB) string { return template.New(t) },
 		Open: func(ctx context.Context, place string) (journal.Journal, error) {
-			return pg.Open(ctx, place, pg.Options{MaxReaders: 2})
+			return pg.Open(ctx, place, pg.Options{MaxReaders: 2, TellThread: journaltest.TellThread})
 		},
 		JobQuery: `SELECT kind || ' ' || state || ' ' || coalesce(args ->> 'run_id', '') FROM river_job WHERE state IN ('available', 'scheduled') ORDER BY id`,
 		Query: func(t testing.TB, place, query string) []string {

@@ -179,7 +179,7 @@ func newStatements() statements {
 			return "UPDATE run_details d SET result = c.result, outputs = c.outputs, error = c.error FROM " + from + only + " AND d.run_id = c.run_id"
 		}),
 		events: inserts("ev", "events", sqlstore.EventColumns(), ""),
-		outbox: inserts("ob", "outbox", sqlstore.OutboxColumns(), ""),
+		outbox: insertsBy("ob", "outbox", sqlstore.OutboxColumns(), ""),
 		snapshots: inserts("sn", "snapshots", sqlstore.SnapshotColumns(),
 			" ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq"),
 		blobs:       insertsBy("br", "blob_refs", sqlstore.BlobColumns(), " ON CONFLICT DO NOTHING"),
@@ -481,6 +481,9 @@ func (s *statements) children(b *builder, owner journal.Owner, units []runBatch)
 		}
 		for i := range u.Outbox {
 			out = append(out, sqlstore.OutRow{Namespace: u.Namespace, RunID: u.RunID, OutRow: &u.Outbox[i]})
+		}
+		for i := range u.ThreadOutbox {
+			out = append(out, sqlstore.OutRow{Namespace: u.Namespace, RunID: u.RunID, OutRow: &u.ThreadOutbox[i]})
 		}
 		if u.Snapshot != nil {
 			snaps = append(snaps, u)

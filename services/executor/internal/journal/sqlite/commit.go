@@ -173,7 +173,7 @@ func (t txn) sideEffects(ctx context.Context, owner journal.Owner, a journal.Sid
 }
 
 func (t txn) lookUp(ctx context.Context, units []*journal.RunBatch) (journal.Preconditions, error) {
-	g := journal.Preconditions{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
+	g := journal.Preconditions{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}, Tell: t.tell}
 	if err := t.findThreads(ctx, units, &g.Threads); err != nil {
 		return g, err
 	}
@@ -310,6 +310,11 @@ func (t txn) children(ctx context.Context, units []*journal.RunBatch) error {
 	for _, u := range units {
 		for i := range u.Outbox {
 			if _, err := put(ctx, t, t.w.out, sqlstore.OutRow{Namespace: u.Namespace, RunID: u.RunID, OutRow: &u.Outbox[i]}); err != nil {
+				return err
+			}
+		}
+		for i := range u.ThreadOutbox {
+			if _, err := put(ctx, t, t.w.out, sqlstore.OutRow{Namespace: u.Namespace, RunID: u.RunID, OutRow: &u.ThreadOutbox[i]}); err != nil {
 				return err
 			}
 		}

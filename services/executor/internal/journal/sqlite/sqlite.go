@@ -40,6 +40,8 @@ var _ journal.Journal = (*Store)(nil)
 type Options struct {
 	// TracerProvider gets a span per transaction; nil means none.
 	TracerProvider trace.TracerProvider
+	// TellThread makes the outbox items of changes of threads; nil makes none.
+	TellThread journal.TellThread
 }
 
 // Store is a journal.Journal on one file. Its writers take turns.
@@ -50,6 +52,7 @@ type Store struct {
 	m    *dbkit.Migrations
 	// path is that of the file, without symbolic links.
 	path string
+	tell journal.TellThread
 
 	mu sync.Mutex
 	// owners are the locked files of the owners that were registered here, by id.
@@ -66,11 +69,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, w: newWrites(), path: resolved(path), owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
+	s := &Store{db: db, w: newWrites(), path: resolved(path), tell: o.TellThread, owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
 	s.pool = dbkit.SQLitePool(db, func(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 		return s.update(ctx, func(ctx context.Context, t txn) error { return fn(ctx, t.tx) })
 	})
-	s.Store = sqlstore.New(sqlstore.Database{Read: s.pool, Engine: s.pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox(), Suspicions: suspicions(), InsertJobs: InsertJobs})
+	s.Store = sqlstore.New(sqlstore.Database{Read: s.pool, Engine: s.pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox(), Suspicions: suspicions(), InsertJobs: InsertJobs,
+		TellThread: o.TellThread})
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		// A batch must not spill in the middle of it, so its pages stay in memory, however many they are. The
@@ -138,6 +142,7 @@ type txn struct {
 	graphs map[journal.Key]bool
 	// queued gets the queues that were given jobs.
 	queued map[string]bool
+	tell   journal.TellThread
 }
 
 // update runs fn in a write transaction with the given statements at hand. It does not end in the
@@ -154,7 +159,7 @@ func (s *Store) update(ctx context.Context, fn func(context.Context, txn) error)
 	queued := map[string]bool{}
 	err = s.db.Update(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		clear(queued)
-		return fn(ctx, txn{tx, s.w, stmts, make(map[string]*sql.Stmt, len(stmts)), map[journal.Key]bool{}, queued})
+		return fn(ctx, txn{tx, s.w, stmts, make(map[string]*sql.Stmt, len(stmts)), map[journal.Key]bool{}, queued, s.tell})
 	})
 	if err == nil && len(queued) > 0 {
 		s.announce(queued)

@@ -30,7 +30,7 @@ func driver() journaltest.Driver {
 			return path
 		},
 		Open: func(ctx context.Context, place string) (journal.Journal, error) {
-			return sqlite.Open(ctx, place, sqlite.Options{})
+			return sqlite.Open(ctx, place, sqlite.Options{TellThread: journaltest.TellThread})
 		},
 		JobQuery: `SELECT kind || ' ' || state || ' ' || coalesce(json_extract(args, '$.run_id'), '') FROM river_job WHERE state IN ('available', 'scheduled') ORDER BY id`,
 		Query: func(t testing.TB, place, query string) (out []string) {

@@ -97,7 +97,7 @@ func newWrites() *writes {
 		snapshot: insertInto(`snapshots`, sqlstore.SnapshotColumns(), `
 			ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq`),
 		label:      insertInto(`run_labels`, sqlstore.LabelColumns(), ``),
-		out:        insertInto(`outbox`, sqlstore.OutboxColumns(), ``, fixed{`next_at`, now}, fixed{`attempts`, `0`}, fixed{`last_error`, `''`}),
+		out:        insertInto(`outbox`, sqlstore.OutboxColumns()[1:], ``, fixed{`next_at`, now}, fixed{`attempts`, `0`}, fixed{`last_error`, `''`}),
 		interrupt:  insertInto(`interrupts`, sqlstore.InterruptColumns(), ` ON CONFLICT DO NOTHING`),
 		blob:       insertInto(`blob_refs`, sqlstore.BlobColumns()[1:], ` ON CONFLICT DO NOTHING`),
 		thread:     insertInto(`threads`, sqlstore.ThreadColumns(), ``),

@@ -210,12 +210,13 @@ func SnapshotColumns() Columns[*journal.RunBatch] {
 	}
 }
 
-// OutboxColumns are those of an outbox item.
+// OutboxColumns are those of an outbox item. The first one is no column of the table.
 func OutboxColumns() Columns[OutRow] {
 	return Columns[OutRow]{
+		Col("by_run", "text", func(o OutRow) string { return o.RunID }),
 		Col("seq", "bigint", func(o OutRow) int64 { return o.Seq }),
 		Col("ordinal", "int", func(o OutRow) int32 { return int32(o.Ordinal) }),
-		Col("run_id", "text", func(o OutRow) string { return o.RunID }),
+		Col("run_id", "text", func(o OutRow) string { return cmp.Or(o.Thread, o.RunID) }),
 		Col("namespace", "text", func(o OutRow) string { return o.Namespace }),
 		Col("kind", "text", func(o OutRow) string { return o.Kind }),
 		Col("body", "bytea", func(o OutRow) []byte { return null(o.Body) }),

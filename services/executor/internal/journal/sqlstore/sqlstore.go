@@ -23,6 +23,8 @@ type Database struct {
 	Dialect dbkit.Dialect
 	// DueOutbox is a CTE up to its "due (id)", with $1 as the limit: see ClaimOutbox.
 	DueOutbox string
+	// TellThread makes the outbox items of changes of threads; nil makes none.
+	TellThread journal.TellThread
 	// TryLock returns whether the transaction now holds the lock named $1; WaitLock waits for the lock.
 	// Empty means that a transaction is alone anyway.
 	TryLock, WaitLock string

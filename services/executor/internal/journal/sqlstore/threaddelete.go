@@ -28,7 +28,7 @@ func (s *Store) DeleteThread(ctx context.Context, namespace, id string) error {
 		} else if !none(err) {
 			return err
 		}
-		_, err = tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE`+thisThread, namespace, id)
+		_, err = s.hide(ctx, tx, thisThread, namespace, id)
 		return err
 	})
 	if err != nil {
@@ -98,8 +98,41 @@ func (s *Store) hideSome(ctx context.Context, tx dbkit.Querier, wholes []string,
 			return nil, err
 		}
 	}
-	_, err = tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE `+s.d.In(`t.thread_id`, `$1`)+` AND `+free, ids)
+	_, err = s.hide(ctx, tx, s.d.In(`t.thread_id`, `$1`)+` AND `+free, ids)
 	return ids, err
+}
+
+// hide hides the threads t for which a condition holds, tells of them and returns how many they are.
+func (s *Store) hide(ctx context.Context, tx dbkit.Querier, cond string, args ...any) (int, error) {
+	rows, err := tx.Query(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE `+cond+`
+		RETURNING thread_id, namespace, agent, title, user_id, lifetime, parent_id, parent_seq, part_of`, args...)
+	gone, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (t thread.Thread, err error) {
+		err = rows.Scan(&t.ID, &t.Namespace, &t.Agent, &t.Title, &t.UserID, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.PartOf)
+		return t, err
+	})
+	now := dbkit.Now()
+	for i := range gone {
+		if err == nil {
+			err = s.tell(ctx, tx, gone[i].Namespace, []thread.Told{{ID: gone[i].ID, Gone: &gone[i], Time: now}})
+		}
+	}
+	return len(gone), err
+}
+
+// tell writes outbox items of changes of threads that no run made.
+func (s *Store) tell(ctx context.Context, tx dbkit.Querier, namespace string, list []thread.Told) error {
+	columns := OutboxColumns()[1:] // the first one is of commits
+	var stmts []dbkit.Stmt
+	for _, row := range s.db.TellThread.Rows(list) {
+		stmts = append(stmts, dbkit.Stmt{
+			Query: `INSERT INTO outbox (` + columns.Names() + `, next_at, attempts, last_error) VALUES (` + parameters(len(columns)) + `, ` + s.d.Now() + `, 0, '')`,
+			Args:  values(columns, OutRow{Namespace: namespace, OutRow: &row}),
+		})
+	}
+	if len(stmts) == 0 {
+		return nil
+	}
+	return tx.Batch(ctx, stmts...)
 }
 
 func scanID(rows dbkit.Rows) (id string, err error) {

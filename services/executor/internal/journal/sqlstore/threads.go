@@ -138,6 +138,9 @@ func (s *Store) CreateThread(ctx context.Context, c thread.Create) (made thread.
 		if err := s.insertThread(ctx, tx, &t); err != nil {
 			return err
 		}
+		if err := s.tell(ctx, tx, t.Namespace, thread.Tell([]thread.Thread{t}, nil, "")); err != nil {
+			return err
+		}
 		t.CreateTime, t.UseTime, t.Last = dbkit.Micros(t.CreateTime), dbkit.Micros(t.CreateTime), t.ParentSeq
 		made = t
 		return nil
@@ -297,8 +300,7 @@ func (s *Store) SweepThreads(ctx context.Context, unusedSince time.Time, after s
 				return err
 			}
 		}
-		n, err := tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE `+s.d.In(`t.thread_id`, `$2`)+` AND `+over, unusedSince, ids)
-		hidden = int(n)
+		hidden, err = s.hide(ctx, tx, s.d.In(`t.thread_id`, `$2`)+` AND `+over, unusedSince, ids)
 		return err
 	})
 	return hidden, next, err

@@ -47,13 +47,22 @@ func (s *Store) ImportThreads(ctx context.Context, m thread.Import) (made thread
 		if err := s.use(ctx, tx, m.Namespace, m.Usage(), m.Room); err != nil {
 			return err
 		}
+		var threads []thread.Thread
+		var items []thread.ItemOf
 		for i := range m.Threads {
 			t := m.Threads[i].New(m.Namespace, "")
 			if err := s.insertThread(ctx, tx, &t); err != nil {
 				return err
 			}
+			threads = append(threads, t)
+			for j := range m.Threads[i].Items {
+				items = append(items, thread.ItemOf{Thread: t.ID, Item: &m.Threads[i].Items[j]})
+			}
 		}
-		if err := s.insertItems(ctx, tx, &m); err != nil {
+		if err := s.insertItems(ctx, tx, m.Namespace, items); err != nil {
+			return err
+		}
+		if err := s.tell(ctx, tx, m.Namespace, thread.Tell(threads, items, "")); err != nil {
 			return err
 		}
 		made, err = s.thread(ctx, tx, thisThread, m.Namespace, whole.Thread)
@@ -77,26 +86,24 @@ func (s *Store) insertThread(ctx context.Context, tx dbkit.Querier, t *thread.Th
 	return thread.Exists(t.Key, other.ID)
 }
 
-func (s *Store) insertItems(ctx context.Context, tx dbkit.Querier, m *thread.Import) error {
+func (s *Store) insertItems(ctx context.Context, tx dbkit.Querier, namespace string, items []thread.ItemOf) error {
 	columns := ThreadItemColumns()[1:] // the first one is of commits
 	insert := `INSERT INTO thread_items (` + columns.Names() + `) VALUES (` + parameters(len(columns)) + `)`
 	u := &journal.RunBatch{}
-	u.Namespace = m.Namespace
+	u.Namespace = namespace
 	var stmts []dbkit.Stmt
 	flush := func() error {
 		err := tx.Batch(ctx, stmts...)
 		stmts = stmts[:0]
 		return err
 	}
-	for i := range m.Threads {
-		for j := range m.Threads[i].Items {
-			row := ThreadItemRow{Batch: u, ItemOf: &thread.ItemOf{Thread: m.Threads[i].Thread, Item: &m.Threads[i].Items[j]}}
-			if stmts = append(stmts, dbkit.Stmt{Query: insert, Args: values(columns, row)}); len(stmts) < importChunk {
-				continue
-			}
-			if err := flush(); err != nil {
-				return err
-			}
+	for i := range items {
+		row := ThreadItemRow{Batch: u, ItemOf: &items[i]}
+		if stmts = append(stmts, dbkit.Stmt{Query: insert, Args: values(columns, row)}); len(stmts) < importChunk {
+			continue
+		}
+		if err := flush(); err != nil {
+			return err
 		}
 	}
 	return flush()

@@ -28,7 +28,8 @@ type changes struct {
 	memories  []feed.Memory
 	forgotten []forgotten
 	memory    memory.Total
-	runs      []feed.Event
+	// runs are the events of runs and threads.
+	runs []feed.Event
 	// before are accounts as they were when they were locked first, after as they were written last.
 	before, after map[ledger.ID]ledger.Account
 }
@@ -165,6 +166,11 @@ func (c *changes) published() (out []feed.Event) {
 // TellRun implements store.Tx.
 func (t tx) TellRun(slug string, kind feed.Kind, state feed.RunState) {
 	t.changes.runs = append(t.changes.runs, feed.Event{Kind: kind, Slug: slug, Body: feed.Body{State: &state, Run: state.RunID}})
+}
+
+// TellThread implements store.Tx.
+func (t tx) TellThread(threadID string, kind feed.Kind, state feed.ThreadState) {
+	t.changes.runs = append(t.changes.runs, feed.Event{Kind: kind, ThreadID: threadID, Body: feed.Body{Thread: &state, Run: state.RunID}})
 }
 
 // toldAtOnce is how many epics and tasks are read and told at once. An epic that is canceled may end

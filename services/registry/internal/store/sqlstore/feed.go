@@ -15,7 +15,7 @@ import (
 // feedTypes are the columns of an event behind its namespace and time, with their types on PostgreSQL.
 // n is its number in the statement, from 1.
 func feedTypes() [][2]string {
-	return [][2]string{{"n", "bigint"}, {"epic_id", "text"}, {"slug", "text"}, {"run_id", "text"}, {"kind", "text"}, {"body", "text"}}
+	return [][2]string{{"n", "bigint"}, {"epic_id", "text"}, {"slug", "text"}, {"run_id", "text"}, {"thread_id", "text"}, {"kind", "text"}, {"body", "text"}}
 }
 
 // appendFeed adds events to the feed of a namespace, which stays locked until the end of the
@@ -28,7 +28,7 @@ func (t tx) appendFeed(ctx context.Context, namespace string, events []feed.Even
 			return err
 		}
 		size += int64(len(body))
-		rows[i] = []any{int64(i + 1), e.EpicID, e.Slug, e.Body.Run, string(e.Kind), body}
+		rows[i] = []any{int64(i + 1), e.EpicID, e.Slug, e.Body.Run, e.ThreadID, string(e.Kind), body}
 	}
 	columns := feedTypes()
 	return t.Batch(ctx, dbkit.Stmt{
@@ -36,8 +36,8 @@ func (t tx) appendFeed(ctx context.Context, namespace string, events []feed.Even
 			ON CONFLICT (namespace) DO UPDATE SET seq = feeds.seq + excluded.seq, bytes = feeds.bytes + excluded.bytes`,
 		Args: []any{namespace, int64(len(events)), size},
 	}, dbkit.Stmt{
-		Query: `INSERT INTO feed (namespace, seq, time, epic_id, slug, run_id, kind, body)
-			SELECT f.namespace, f.seq - $2 + r.n, ` + t.d.Now() + `, r.epic_id, r.slug, r.run_id, r.kind, r.body
+		Query: `INSERT INTO feed (namespace, seq, time, epic_id, slug, run_id, thread_id, kind, body)
+			SELECT f.namespace, f.seq - $2 + r.n, ` + t.d.Now() + `, r.epic_id, r.slug, r.run_id, r.thread_id, r.kind, r.body
 			FROM ` + t.d.Rows(`r`, 3, columns...) + ` CROSS JOIN feeds f WHERE f.namespace = $1`,
 		Args: append([]any{namespace, int64(len(events))}, t.d.RowArgs(len(columns), rows)...),
 	})
@@ -62,6 +62,10 @@ func (t tx) Events(ctx context.Context, q feed.Query) (feed.Page, error) {
 		w.add("e.run_id = %s AND e.run_id <> ''", q.RunID)
 		window = lookedUp
 	}
+	if q.ThreadID != "" {
+		w.add("e.thread_id = %s AND e.thread_id <> ''", q.ThreadID)
+		window = lookedUp
+	}
 	kinds := make([]string, len(q.Kinds))
 	for i, k := range q.Kinds {
 		kinds[i] = string(k)
@@ -83,7 +87,7 @@ func (t tx) Events(ctx context.Context, q feed.Query) (feed.Page, error) {
 	until := min(last, from+window)
 	w.args[1], w.args[2] = from, until
 	w.parts = append([]string{"e.namespace = $1", "e.seq > $2", "e.seq <= $3"}, w.parts...)
-	rows, err := collectPage(ctx, t, scanEvent, `SELECT e.namespace, e.seq, e.time, e.epic_id, e.slug, e.kind, e.body FROM feed e`+w.end("e.seq", q.Limit), w.args...)
+	rows, err := collectPage(ctx, t, scanEvent, `SELECT e.namespace, e.seq, e.time, e.epic_id, e.slug, e.thread_id, e.kind, e.body FROM feed e`+w.end("e.seq", q.Limit), w.args...)
 	if err != nil {
 		return feed.Page{}, err
 	}
@@ -130,7 +134,7 @@ func (t tx) feedEnds(ctx context.Context, namespace string) (last, gone int64, e
 
 func scanEvent(row dbkit.Scanner) (e feed.Event, err error) {
 	var body string
-	if err := row.Scan(&e.Namespace, &e.Seq, dbkit.At(&e.Time), &e.EpicID, &e.Slug, &e.Kind, &body); err != nil {
+	if err := row.Scan(&e.Namespace, &e.Seq, dbkit.At(&e.Time), &e.EpicID, &e.Slug, &e.ThreadID, &e.Kind, &body); err != nil {
 		return e, err
 	}
 	err = decode(body, &e.Body)

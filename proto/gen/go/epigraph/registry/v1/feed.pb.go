@@ -148,6 +148,63 @@ func (RunChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{1}
 }
 
+// ThreadChangeKind says what became of a thread.
+type ThreadChangeKind int32
+
+const (
+	// Never sent.
+	ThreadChangeKind_THREAD_CHANGE_KIND_UNSPECIFIED ThreadChangeKind = 0
+	// It was made.
+	ThreadChangeKind_THREAD_CHANGE_KIND_CREATED ThreadChangeKind = 1
+	// A message was appended.
+	ThreadChangeKind_THREAD_CHANGE_KIND_MESSAGE ThreadChangeKind = 2
+	// It was deleted.
+	ThreadChangeKind_THREAD_CHANGE_KIND_DELETED ThreadChangeKind = 3
+)
+
+// Enum value maps for ThreadChangeKind.
+var (
+	ThreadChangeKind_name = map[int32]string{
+		0: "THREAD_CHANGE_KIND_UNSPECIFIED",
+		1: "THREAD_CHANGE_KIND_CREATED",
+		2: "THREAD_CHANGE_KIND_MESSAGE",
+		3: "THREAD_CHANGE_KIND_DELETED",
+	}
+	ThreadChangeKind_value = map[string]int32{
+		"THREAD_CHANGE_KIND_UNSPECIFIED": 0,
+		"THREAD_CHANGE_KIND_CREATED":     1,
+		"THREAD_CHANGE_KIND_MESSAGE":     2,
+		"THREAD_CHANGE_KIND_DELETED":     3,
+	}
+)
+
+func (x ThreadChangeKind) Enum() *ThreadChangeKind {
+	p := new(ThreadChangeKind)
+	*p = x
+	return p
+}
+
+func (x ThreadChangeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ThreadChangeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_registry_v1_feed_proto_enumTypes[2].Descriptor()
+}
+
+func (ThreadChangeKind) Type() protoreflect.EnumType {
+	return &file_epigraph_registry_v1_feed_proto_enumTypes[2]
+}
+
+func (x ThreadChangeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ThreadChangeKind.Descriptor instead.
+func (ThreadChangeKind) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{2}
+}
+
 // FeedEvent is one change, as it was when it was committed. The sequence grows in commit order within a
 // namespace and has no gaps. What one transaction changes has as many events as epics, tasks and so on have
 // changed.
@@ -189,6 +246,9 @@ type FeedEvent struct {
 	//	*FeedEvent_RunPaused
 	//	*FeedEvent_RunResumed
 	//	*FeedEvent_RunStarted
+	//	*FeedEvent_ThreadCreated
+	//	*FeedEvent_ThreadMessage
+	//	*FeedEvent_ThreadDeleted
 	//	*FeedEvent_KeepAlive
 	Event         isFeedEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
@@ -428,6 +488,33 @@ func (x *FeedEvent) GetRunStarted() *RunChanged {
 	return nil
 }
 
+func (x *FeedEvent) GetThreadCreated() *ThreadChanged {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_ThreadCreated); ok {
+			return x.ThreadCreated
+		}
+	}
+	return nil
+}
+
+func (x *FeedEvent) GetThreadMessage() *ThreadChanged {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_ThreadMessage); ok {
+			return x.ThreadMessage
+		}
+	}
+	return nil
+}
+
+func (x *FeedEvent) GetThreadDeleted() *ThreadChanged {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_ThreadDeleted); ok {
+			return x.ThreadDeleted
+		}
+	}
+	return nil
+}
+
 func (x *FeedEvent) GetKeepAlive() *FeedKeepAlive {
 	if x != nil {
 		if x, ok := x.Event.(*FeedEvent_KeepAlive); ok {
@@ -528,6 +615,21 @@ type FeedEvent_RunStarted struct {
 	RunStarted *RunChanged `protobuf:"bytes,26,opt,name=run_started,json=runStarted,proto3,oneof"`
 }
 
+type FeedEvent_ThreadCreated struct {
+	// A thread was made, as a fork or an import, too.
+	ThreadCreated *ThreadChanged `protobuf:"bytes,27,opt,name=thread_created,json=threadCreated,proto3,oneof"`
+}
+
+type FeedEvent_ThreadMessage struct {
+	// A message was appended to a thread.
+	ThreadMessage *ThreadChanged `protobuf:"bytes,28,opt,name=thread_message,json=threadMessage,proto3,oneof"`
+}
+
+type FeedEvent_ThreadDeleted struct {
+	// A thread was deleted, or its time was over.
+	ThreadDeleted *ThreadChanged `protobuf:"bytes,29,opt,name=thread_deleted,json=threadDeleted,proto3,oneof"`
+}
+
 type FeedEvent_KeepAlive struct {
 	// Nothing has happened for long. Not a change; sent by WatchEvents only.
 	KeepAlive *FeedKeepAlive `protobuf:"bytes,30,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
@@ -566,6 +668,12 @@ func (*FeedEvent_RunPaused) isFeedEvent_Event() {}
 func (*FeedEvent_RunResumed) isFeedEvent_Event() {}
 
 func (*FeedEvent_RunStarted) isFeedEvent_Event() {}
+
+func (*FeedEvent_ThreadCreated) isFeedEvent_Event() {}
+
+func (*FeedEvent_ThreadMessage) isFeedEvent_Event() {}
+
+func (*FeedEvent_ThreadDeleted) isFeedEvent_Event() {}
 
 func (*FeedEvent_KeepAlive) isFeedEvent_Event() {}
 
@@ -1198,6 +1306,289 @@ func (x *RunChange) GetDuration() *durationpb.Duration {
 	return nil
 }
 
+// ThreadChanged is a thread that was made or deleted, or a message of one, without its text.
+type ThreadChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// The place of the message among the items of the thread, from 1. Of a fork that was made it is that of the
+	// last item that both share.
+	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The role of the author of a message, like user or assistant, if the message states one.
+	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// The run that made the thread or appended the message; empty if none did.
+	RunId string `protobuf:"bytes,4,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The agent of a thread that was made or deleted.
+	Agent string `protobuf:"bytes,5,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Its title.
+	Title string `protobuf:"bytes,6,opt,name=title,proto3" json:"title,omitempty"`
+	// Whose conversation it is.
+	UserId string `protobuf:"bytes,7,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// The thread of which it is a fork.
+	ParentThreadId string `protobuf:"bytes,8,opt,name=parent_thread_id,json=parentThreadId,proto3" json:"parent_thread_id,omitempty"`
+	// The thread of which it is a part.
+	PartOf string `protobuf:"bytes,9,opt,name=part_of,json=partOf,proto3" json:"part_of,omitempty"`
+	// How long it is kept: conversation, ephemeral or run.
+	Lifetime string `protobuf:"bytes,10,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// When the thread changed. The time of the event is when the registry heard of it.
+	ChangeTime    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadChanged) Reset() {
+	*x = ThreadChanged{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadChanged) ProtoMessage() {}
+
+func (x *ThreadChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadChanged.ProtoReflect.Descriptor instead.
+func (*ThreadChanged) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ThreadChanged) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ThreadChanged) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetParentThreadId() string {
+	if x != nil {
+		return x.ParentThreadId
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetPartOf() string {
+	if x != nil {
+		return x.PartOf
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetLifetime() string {
+	if x != nil {
+		return x.Lifetime
+	}
+	return ""
+}
+
+func (x *ThreadChanged) GetChangeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return nil
+}
+
+// ThreadChange is a change of a thread, as its executor tells the registry.
+type ThreadChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// What became of it.
+	Kind ThreadChangeKind `protobuf:"varint,2,opt,name=kind,proto3,enum=epigraph.registry.v1.ThreadChangeKind" json:"kind,omitempty"`
+	// The place of the message, or the last item that a fork shares. Changes of a thread are told in its order,
+	// and each is recorded once: first that it was made, then its messages, at last that it was deleted.
+	Sequence int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The role of the author of a message.
+	Role string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
+	// The run that made the thread or appended the message.
+	RunId string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The agent of a thread that was made or deleted.
+	Agent string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Its title.
+	Title string `protobuf:"bytes,7,opt,name=title,proto3" json:"title,omitempty"`
+	// Whose conversation it is.
+	UserId string `protobuf:"bytes,8,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// The thread of which it is a fork.
+	ParentThreadId string `protobuf:"bytes,9,opt,name=parent_thread_id,json=parentThreadId,proto3" json:"parent_thread_id,omitempty"`
+	// The thread of which it is a part.
+	PartOf string `protobuf:"bytes,10,opt,name=part_of,json=partOf,proto3" json:"part_of,omitempty"`
+	// How long it is kept: conversation, ephemeral or run.
+	Lifetime string `protobuf:"bytes,11,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// When it changed.
+	ChangeTime    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadChange) Reset() {
+	*x = ThreadChange{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadChange) ProtoMessage() {}
+
+func (x *ThreadChange) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadChange.ProtoReflect.Descriptor instead.
+func (*ThreadChange) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ThreadChange) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetKind() ThreadChangeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ThreadChangeKind_THREAD_CHANGE_KIND_UNSPECIFIED
+}
+
+func (x *ThreadChange) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ThreadChange) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetParentThreadId() string {
+	if x != nil {
+		return x.ParentThreadId
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetPartOf() string {
+	if x != nil {
+		return x.PartOf
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetLifetime() string {
+	if x != nil {
+		return x.Lifetime
+	}
+	return ""
+}
+
+func (x *ThreadChange) GetChangeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return nil
+}
+
 // MemoryWritten is an entry of the memory that was written, without what it says.
 type MemoryWritten struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1217,7 +1608,7 @@ type MemoryWritten struct {
 
 func (x *MemoryWritten) Reset() {
 	*x = MemoryWritten{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1620,7 @@ func (x *MemoryWritten) String() string {
 func (*MemoryWritten) ProtoMessage() {}
 
 func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1633,7 @@ func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryWritten.ProtoReflect.Descriptor instead.
 func (*MemoryWritten) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MemoryWritten) GetKey() string {
@@ -1291,7 +1682,7 @@ type MemoryDeleted struct {
 
 func (x *MemoryDeleted) Reset() {
 	*x = MemoryDeleted{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1694,7 @@ func (x *MemoryDeleted) String() string {
 func (*MemoryDeleted) ProtoMessage() {}
 
 func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1707,7 @@ func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryDeleted.ProtoReflect.Descriptor instead.
 func (*MemoryDeleted) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MemoryDeleted) GetMemoryIds() []string {
@@ -1330,7 +1721,7 @@ var File_epigraph_registry_v1_feed_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\v\n" +
+	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\r\n" +
 	"\tFeedEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
@@ -1358,7 +1749,10 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\vrun_resumed\x18\x18 \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\n" +
 	"runResumed\x12C\n" +
 	"\vrun_started\x18\x1a \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\n" +
-	"runStarted\x12D\n" +
+	"runStarted\x12L\n" +
+	"\x0ethread_created\x18\x1b \x01(\v2#.epigraph.registry.v1.ThreadChangedH\x00R\rthreadCreated\x12L\n" +
+	"\x0ethread_message\x18\x1c \x01(\v2#.epigraph.registry.v1.ThreadChangedH\x00R\rthreadMessage\x12L\n" +
+	"\x0ethread_deleted\x18\x1d \x01(\v2#.epigraph.registry.v1.ThreadChangedH\x00R\rthreadDeleted\x12D\n" +
 	"\n" +
 	"keep_alive\x18\x1e \x01(\v2#.epigraph.registry.v1.FeedKeepAliveH\x00R\tkeepAliveB\a\n" +
 	"\x05event\"'\n" +
@@ -1414,7 +1808,38 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\aoutcome\x18\b \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\b\xbaH\x05\x82\x01\x02\x10\x01R\aoutcome\x12<\n" +
 	"\x05usage\x18\t \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12?\n" +
 	"\bduration\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\bduration\"\x85\x01\n" +
+	" \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\bduration\"\xd4\x02\n" +
+	"\rThreadChanged\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x15\n" +
+	"\x06run_id\x18\x04 \x01(\tR\x05runId\x12\x14\n" +
+	"\x05agent\x18\x05 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05title\x18\x06 \x01(\tR\x05title\x12\x17\n" +
+	"\auser_id\x18\a \x01(\tR\x06userId\x12(\n" +
+	"\x10parent_thread_id\x18\b \x01(\tR\x0eparentThreadId\x12\x17\n" +
+	"\apart_of\x18\t \x01(\tR\x06partOf\x12\x1a\n" +
+	"\blifetime\x18\n" +
+	" \x01(\tR\blifetime\x12;\n" +
+	"\vchange_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"changeTime\"\xfd\x03\n" +
+	"\fThreadChange\x12'\n" +
+	"\tthread_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bthreadId\x12F\n" +
+	"\x04kind\x18\x02 \x01(\x0e2&.epigraph.registry.v1.ThreadChangeKindB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12#\n" +
+	"\bsequence\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bsequence\x12\x1b\n" +
+	"\x04role\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04role\x12\x1e\n" +
+	"\x06run_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12\x1e\n" +
+	"\x05agent\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05agent\x12\x1e\n" +
+	"\x05title\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05title\x12!\n" +
+	"\auser_id\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06userId\x122\n" +
+	"\x10parent_thread_id\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x0eparentThreadId\x12!\n" +
+	"\apart_of\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06partOf\x12#\n" +
+	"\blifetime\x18\v \x01(\tB\a\xbaH\x04r\x02\x18 R\blifetime\x12;\n" +
+	"\vchange_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"changeTime\"\x85\x01\n" +
 	"\rMemoryWritten\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1b\n" +
 	"\tfact_type\x18\x02 \x01(\tR\bfactType\x12\x1b\n" +
@@ -1435,7 +1860,12 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\x17RUN_CHANGE_KIND_STARTED\x10\x01\x12\x1a\n" +
 	"\x16RUN_CHANGE_KIND_PAUSED\x10\x02\x12\x1b\n" +
 	"\x17RUN_CHANGE_KIND_RESUMED\x10\x03\x12\x19\n" +
-	"\x15RUN_CHANGE_KIND_ENDED\x10\x04B\xe6\x01\n" +
+	"\x15RUN_CHANGE_KIND_ENDED\x10\x04*\x96\x01\n" +
+	"\x10ThreadChangeKind\x12\"\n" +
+	"\x1eTHREAD_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aTHREAD_CHANGE_KIND_CREATED\x10\x01\x12\x1e\n" +
+	"\x1aTHREAD_CHANGE_KIND_MESSAGE\x10\x02\x12\x1e\n" +
+	"\x1aTHREAD_CHANGE_KIND_DELETED\x10\x03B\xe6\x01\n" +
 	"\x18com.epigraph.registry.v1B\tFeedProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -1450,72 +1880,81 @@ func file_epigraph_registry_v1_feed_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_feed_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_epigraph_registry_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(Publication)(0),              // 0: epigraph.registry.v1.Publication
 	(RunChangeKind)(0),            // 1: epigraph.registry.v1.RunChangeKind
-	(*FeedEvent)(nil),             // 2: epigraph.registry.v1.FeedEvent
-	(*FeedKeepAlive)(nil),         // 3: epigraph.registry.v1.FeedKeepAlive
-	(*UsageBooked)(nil),           // 4: epigraph.registry.v1.UsageBooked
-	(*EpicDeleted)(nil),           // 5: epigraph.registry.v1.EpicDeleted
-	(*TaskDeleted)(nil),           // 6: epigraph.registry.v1.TaskDeleted
-	(*BudgetReached)(nil),         // 7: epigraph.registry.v1.BudgetReached
-	(*WorkflowPublished)(nil),     // 8: epigraph.registry.v1.WorkflowPublished
-	(*RunChanged)(nil),            // 9: epigraph.registry.v1.RunChanged
-	(*RunChange)(nil),             // 10: epigraph.registry.v1.RunChange
-	(*MemoryWritten)(nil),         // 11: epigraph.registry.v1.MemoryWritten
-	(*MemoryDeleted)(nil),         // 12: epigraph.registry.v1.MemoryDeleted
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*Epic)(nil),                  // 14: epigraph.registry.v1.Epic
-	(*Task)(nil),                  // 15: epigraph.registry.v1.Task
-	(*UsageEntry)(nil),            // 16: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                 // 17: epigraph.registry.v1.Price
-	(EpicState)(0),                // 18: epigraph.registry.v1.EpicState
-	(TaskState)(0),                // 19: epigraph.registry.v1.TaskState
-	(*Workflow)(nil),              // 20: epigraph.registry.v1.Workflow
-	(WorkflowRunOutcome)(0),       // 21: epigraph.registry.v1.WorkflowRunOutcome
-	(*WorkflowRunUsage)(nil),      // 22: epigraph.registry.v1.WorkflowRunUsage
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(ThreadChangeKind)(0),         // 2: epigraph.registry.v1.ThreadChangeKind
+	(*FeedEvent)(nil),             // 3: epigraph.registry.v1.FeedEvent
+	(*FeedKeepAlive)(nil),         // 4: epigraph.registry.v1.FeedKeepAlive
+	(*UsageBooked)(nil),           // 5: epigraph.registry.v1.UsageBooked
+	(*EpicDeleted)(nil),           // 6: epigraph.registry.v1.EpicDeleted
+	(*TaskDeleted)(nil),           // 7: epigraph.registry.v1.TaskDeleted
+	(*BudgetReached)(nil),         // 8: epigraph.registry.v1.BudgetReached
+	(*WorkflowPublished)(nil),     // 9: epigraph.registry.v1.WorkflowPublished
+	(*RunChanged)(nil),            // 10: epigraph.registry.v1.RunChanged
+	(*RunChange)(nil),             // 11: epigraph.registry.v1.RunChange
+	(*ThreadChanged)(nil),         // 12: epigraph.registry.v1.ThreadChanged
+	(*ThreadChange)(nil),          // 13: epigraph.registry.v1.ThreadChange
+	(*MemoryWritten)(nil),         // 14: epigraph.registry.v1.MemoryWritten
+	(*MemoryDeleted)(nil),         // 15: epigraph.registry.v1.MemoryDeleted
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Epic)(nil),                  // 17: epigraph.registry.v1.Epic
+	(*Task)(nil),                  // 18: epigraph.registry.v1.Task
+	(*UsageEntry)(nil),            // 19: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                 // 20: epigraph.registry.v1.Price
+	(EpicState)(0),                // 21: epigraph.registry.v1.EpicState
+	(TaskState)(0),                // 22: epigraph.registry.v1.TaskState
+	(*Workflow)(nil),              // 23: epigraph.registry.v1.Workflow
+	(WorkflowRunOutcome)(0),       // 24: epigraph.registry.v1.WorkflowRunOutcome
+	(*WorkflowRunUsage)(nil),      // 25: epigraph.registry.v1.WorkflowRunUsage
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_epigraph_registry_v1_feed_proto_depIdxs = []int32{
-	13, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
-	14, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
-	14, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
-	5,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
-	15, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
-	15, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
-	6,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
-	16, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
-	7,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
-	17, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
-	8,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
-	11, // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
-	4,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
-	12, // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
-	9,  // 14: epigraph.registry.v1.FeedEvent.run_ended:type_name -> epigraph.registry.v1.RunChanged
-	9,  // 15: epigraph.registry.v1.FeedEvent.run_paused:type_name -> epigraph.registry.v1.RunChanged
-	9,  // 16: epigraph.registry.v1.FeedEvent.run_resumed:type_name -> epigraph.registry.v1.RunChanged
-	9,  // 17: epigraph.registry.v1.FeedEvent.run_started:type_name -> epigraph.registry.v1.RunChanged
-	3,  // 18: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
-	16, // 19: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
-	18, // 20: epigraph.registry.v1.EpicDeleted.state:type_name -> epigraph.registry.v1.EpicState
-	19, // 21: epigraph.registry.v1.TaskDeleted.state:type_name -> epigraph.registry.v1.TaskState
-	0,  // 22: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
-	20, // 23: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
-	21, // 24: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	22, // 25: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	13, // 26: epigraph.registry.v1.RunChanged.change_time:type_name -> google.protobuf.Timestamp
-	1,  // 27: epigraph.registry.v1.RunChange.kind:type_name -> epigraph.registry.v1.RunChangeKind
-	13, // 28: epigraph.registry.v1.RunChange.change_time:type_name -> google.protobuf.Timestamp
-	21, // 29: epigraph.registry.v1.RunChange.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	22, // 30: epigraph.registry.v1.RunChange.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	23, // 31: epigraph.registry.v1.RunChange.duration:type_name -> google.protobuf.Duration
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	16, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
+	17, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
+	17, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
+	6,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
+	18, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
+	18, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
+	7,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
+	19, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
+	8,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
+	20, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
+	9,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
+	14, // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
+	5,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
+	15, // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
+	10, // 14: epigraph.registry.v1.FeedEvent.run_ended:type_name -> epigraph.registry.v1.RunChanged
+	10, // 15: epigraph.registry.v1.FeedEvent.run_paused:type_name -> epigraph.registry.v1.RunChanged
+	10, // 16: epigraph.registry.v1.FeedEvent.run_resumed:type_name -> epigraph.registry.v1.RunChanged
+	10, // 17: epigraph.registry.v1.FeedEvent.run_started:type_name -> epigraph.registry.v1.RunChanged
+	12, // 18: epigraph.registry.v1.FeedEvent.thread_created:type_name -> epigraph.registry.v1.ThreadChanged
+	12, // 19: epigraph.registry.v1.FeedEvent.thread_message:type_name -> epigraph.registry.v1.ThreadChanged
+	12, // 20: epigraph.registry.v1.FeedEvent.thread_deleted:type_name -> epigraph.registry.v1.ThreadChanged
+	4,  // 21: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
+	19, // 22: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
+	21, // 23: epigraph.registry.v1.EpicDeleted.state:type_name -> epigraph.registry.v1.EpicState
+	22, // 24: epigraph.registry.v1.TaskDeleted.state:type_name -> epigraph.registry.v1.TaskState
+	0,  // 25: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
+	23, // 26: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
+	24, // 27: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	25, // 28: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	16, // 29: epigraph.registry.v1.RunChanged.change_time:type_name -> google.protobuf.Timestamp
+	1,  // 30: epigraph.registry.v1.RunChange.kind:type_name -> epigraph.registry.v1.RunChangeKind
+	16, // 31: epigraph.registry.v1.RunChange.change_time:type_name -> google.protobuf.Timestamp
+	24, // 32: epigraph.registry.v1.RunChange.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	25, // 33: epigraph.registry.v1.RunChange.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	26, // 34: epigraph.registry.v1.RunChange.duration:type_name -> google.protobuf.Duration
+	16, // 35: epigraph.registry.v1.ThreadChanged.change_time:type_name -> google.protobuf.Timestamp
+	2,  // 36: epigraph.registry.v1.ThreadChange.kind:type_name -> epigraph.registry.v1.ThreadChangeKind
+	16, // 37: epigraph.registry.v1.ThreadChange.change_time:type_name -> google.protobuf.Timestamp
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_feed_proto_init() }
@@ -1544,6 +1983,9 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		(*FeedEvent_RunPaused)(nil),
 		(*FeedEvent_RunResumed)(nil),
 		(*FeedEvent_RunStarted)(nil),
+		(*FeedEvent_ThreadCreated)(nil),
+		(*FeedEvent_ThreadMessage)(nil),
+		(*FeedEvent_ThreadDeleted)(nil),
 		(*FeedEvent_KeepAlive)(nil),
 	}
 	file_epigraph_registry_v1_feed_proto_msgTypes[5].OneofWrappers = []any{}
@@ -1552,8 +1994,8 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_feed_proto_rawDesc), len(file_epigraph_registry_v1_feed_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   11,
+			NumEnums:      3,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

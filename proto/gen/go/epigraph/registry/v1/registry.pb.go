@@ -3146,7 +3146,9 @@ type ListEventsRequest struct {
 	// Names of events, like task_updated; empty for all.
 	Kinds []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// Events of this run: its own changes, and changes that were made within it.
-	RunId         string `protobuf:"bytes,6,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	RunId string `protobuf:"bytes,6,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Events of this thread.
+	ThreadId      string `protobuf:"bytes,7,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3219,6 +3221,13 @@ func (x *ListEventsRequest) GetKinds() []string {
 func (x *ListEventsRequest) GetRunId() string {
 	if x != nil {
 		return x.RunId
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
 	}
 	return ""
 }
@@ -3300,7 +3309,9 @@ type WatchEventsRequest struct {
 	// Names of events, like task_updated; empty for all.
 	Kinds []string `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// Events of this run: its own changes, and changes that were made within it.
-	RunId         string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	RunId string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Events of this thread.
+	ThreadId      string `protobuf:"bytes,6,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3370,11 +3381,20 @@ func (x *WatchEventsRequest) GetRunId() string {
 	return ""
 }
 
+func (x *WatchEventsRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
 // RecordChangesRequest carries changes.
 type RecordChangesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes of runs, in their order.
-	Runs          []*RunChange `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	Runs []*RunChange `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// The changes of threads, in their order.
+	Threads       []*ThreadChange `protobuf:"bytes,2,rep,name=threads,proto3" json:"threads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3412,6 +3432,13 @@ func (*RecordChangesRequest) Descriptor() ([]byte, []int) {
 func (x *RecordChangesRequest) GetRuns() []*RunChange {
 	if x != nil {
 		return x.Runs
+	}
+	return nil
+}
+
+func (x *RecordChangesRequest) GetThreads() []*ThreadChange {
+	if x != nil {
+		return x.Threads
 	}
 	return nil
 }
@@ -3698,27 +3725,30 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe6\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8d\x02\n" +
 	"\x11ListEventsRequest\x12\x1d\n" +
 	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12 \n" +
 	"\aepic_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12-\n" +
 	"\rworkflow_slug\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fworkflowSlug\x12$\n" +
 	"\x05kinds\x18\x05 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10 \"\x04r\x02\x18@R\x05kinds\x12\x1e\n" +
-	"\x06run_id\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\"w\n" +
+	"\x06run_id\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12%\n" +
+	"\tthread_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bthreadId\"w\n" +
 	"\x12ListEventsResponse\x127\n" +
 	"\x06events\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.FeedEventR\x06events\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x10\n" +
-	"\x03end\x18\x03 \x01(\bR\x03end\"\xd9\x01\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\"\x80\x02\n" +
 	"\x12WatchEventsRequest\x12\"\n" +
 	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x05after\x88\x01\x01\x12 \n" +
 	"\aepic_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12-\n" +
 	"\rworkflow_slug\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fworkflowSlug\x12$\n" +
 	"\x05kinds\x18\x04 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10 \"\x04r\x02\x18@R\x05kinds\x12\x1e\n" +
-	"\x06run_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runIdB\b\n" +
-	"\x06_after\"V\n" +
+	"\x06run_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12%\n" +
+	"\tthread_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bthreadIdB\b\n" +
+	"\x06_after\"\x9f\x01\n" +
 	"\x14RecordChangesRequest\x12>\n" +
-	"\x04runs\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.RunChangeB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04runs\"3\n" +
+	"\x04runs\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.RunChangeB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04runs\x12G\n" +
+	"\athreads\x18\x02 \x03(\v2\".epigraph.registry.v1.ThreadChangeB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\athreads\"3\n" +
 	"\x15RecordChangesResponse\x12\x1a\n" +
 	"\brecorded\x18\x01 \x01(\x05R\brecorded*\x81\x01\n" +
 	"\tOrderKind\x12\x1a\n" +
@@ -3860,19 +3890,20 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*Price)(nil),                     // 63: epigraph.registry.v1.Price
 	(*FeedEvent)(nil),                 // 64: epigraph.registry.v1.FeedEvent
 	(*RunChange)(nil),                 // 65: epigraph.registry.v1.RunChange
-	(*ReportUsageRequest)(nil),        // 66: epigraph.registry.v1.ReportUsageRequest
-	(*ImportPricesRequest)(nil),       // 67: epigraph.registry.v1.ImportPricesRequest
-	(*SetBudgetRequest)(nil),          // 68: epigraph.registry.v1.SetBudgetRequest
-	(*GetBudgetRequest)(nil),          // 69: epigraph.registry.v1.GetBudgetRequest
-	(*ReserveUsageRequest)(nil),       // 70: epigraph.registry.v1.ReserveUsageRequest
-	(*ReleaseUsageRequest)(nil),       // 71: epigraph.registry.v1.ReleaseUsageRequest
-	(*emptypb.Empty)(nil),             // 72: google.protobuf.Empty
-	(*NamespaceUsage)(nil),            // 73: epigraph.registry.v1.NamespaceUsage
-	(*ReportUsageResponse)(nil),       // 74: epigraph.registry.v1.ReportUsageResponse
-	(*ImportPricesResponse)(nil),      // 75: epigraph.registry.v1.ImportPricesResponse
-	(*Budget)(nil),                    // 76: epigraph.registry.v1.Budget
-	(*ReserveUsageResponse)(nil),      // 77: epigraph.registry.v1.ReserveUsageResponse
-	(*ReleaseUsageResponse)(nil),      // 78: epigraph.registry.v1.ReleaseUsageResponse
+	(*ThreadChange)(nil),              // 66: epigraph.registry.v1.ThreadChange
+	(*ReportUsageRequest)(nil),        // 67: epigraph.registry.v1.ReportUsageRequest
+	(*ImportPricesRequest)(nil),       // 68: epigraph.registry.v1.ImportPricesRequest
+	(*SetBudgetRequest)(nil),          // 69: epigraph.registry.v1.SetBudgetRequest
+	(*GetBudgetRequest)(nil),          // 70: epigraph.registry.v1.GetBudgetRequest
+	(*ReserveUsageRequest)(nil),       // 71: epigraph.registry.v1.ReserveUsageRequest
+	(*ReleaseUsageRequest)(nil),       // 72: epigraph.registry.v1.ReleaseUsageRequest
+	(*emptypb.Empty)(nil),             // 73: google.protobuf.Empty
+	(*NamespaceUsage)(nil),            // 74: epigraph.registry.v1.NamespaceUsage
+	(*ReportUsageResponse)(nil),       // 75: epigraph.registry.v1.ReportUsageResponse
+	(*ImportPricesResponse)(nil),      // 76: epigraph.registry.v1.ImportPricesResponse
+	(*Budget)(nil),                    // 77: epigraph.registry.v1.Budget
+	(*ReserveUsageResponse)(nil),      // 78: epigraph.registry.v1.ReserveUsageResponse
+	(*ReleaseUsageResponse)(nil),      // 79: epigraph.registry.v1.ReleaseUsageResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	53, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
@@ -3928,83 +3959,84 @@ var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	63, // 50: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
 	64, // 51: epigraph.registry.v1.ListEventsResponse.events:type_name -> epigraph.registry.v1.FeedEvent
 	65, // 52: epigraph.registry.v1.RecordChangesRequest.runs:type_name -> epigraph.registry.v1.RunChange
-	1,  // 53: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	2,  // 54: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	3,  // 55: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	5,  // 56: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
-	8,  // 57: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
-	11, // 58: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	12, // 59: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	18, // 60: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	19, // 61: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	20, // 62: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	21, // 63: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	23, // 64: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	24, // 65: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	25, // 66: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	26, // 67: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	28, // 68: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	29, // 69: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	17, // 70: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
-	13, // 71: epigraph.registry.v1.RegistryService.ForecastEpic:input_type -> epigraph.registry.v1.ForecastEpicRequest
-	31, // 72: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
-	34, // 73: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
-	36, // 74: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	38, // 75: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	40, // 76: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	42, // 77: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	66, // 78: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
-	43, // 79: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	67, // 80: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
-	44, // 81: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	68, // 82: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
-	69, // 83: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
-	70, // 84: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
-	71, // 85: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
-	46, // 86: epigraph.registry.v1.RegistryService.ListEvents:input_type -> epigraph.registry.v1.ListEventsRequest
-	48, // 87: epigraph.registry.v1.RegistryService.WatchEvents:input_type -> epigraph.registry.v1.WatchEventsRequest
-	49, // 88: epigraph.registry.v1.RegistryService.RecordChanges:input_type -> epigraph.registry.v1.RecordChangesRequest
-	53, // 89: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	53, // 90: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	4,  // 91: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	6,  // 92: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	9,  // 93: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	53, // 94: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	53, // 95: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	72, // 96: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	59, // 97: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	59, // 98: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	22, // 99: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	59, // 100: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	59, // 101: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	72, // 102: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	27, // 103: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	59, // 104: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	59, // 105: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	53, // 106: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
-	14, // 107: epigraph.registry.v1.RegistryService.ForecastEpic:output_type -> epigraph.registry.v1.EpicForecast
-	32, // 108: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
-	35, // 109: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
-	37, // 110: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	39, // 111: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	41, // 112: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	73, // 113: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	74, // 114: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
-	63, // 115: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	75, // 116: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
-	45, // 117: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	76, // 118: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
-	76, // 119: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
-	77, // 120: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
-	78, // 121: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
-	47, // 122: epigraph.registry.v1.RegistryService.ListEvents:output_type -> epigraph.registry.v1.ListEventsResponse
-	64, // 123: epigraph.registry.v1.RegistryService.WatchEvents:output_type -> epigraph.registry.v1.FeedEvent
-	50, // 124: epigraph.registry.v1.RegistryService.RecordChanges:output_type -> epigraph.registry.v1.RecordChangesResponse
-	89, // [89:125] is the sub-list for method output_type
-	53, // [53:89] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	66, // 53: epigraph.registry.v1.RecordChangesRequest.threads:type_name -> epigraph.registry.v1.ThreadChange
+	1,  // 54: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	2,  // 55: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	3,  // 56: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	5,  // 57: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
+	8,  // 58: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
+	11, // 59: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	12, // 60: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	18, // 61: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	19, // 62: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	20, // 63: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	21, // 64: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	23, // 65: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	24, // 66: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	25, // 67: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	26, // 68: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	28, // 69: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	29, // 70: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	17, // 71: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
+	13, // 72: epigraph.registry.v1.RegistryService.ForecastEpic:input_type -> epigraph.registry.v1.ForecastEpicRequest
+	31, // 73: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
+	34, // 74: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
+	36, // 75: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	38, // 76: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	40, // 77: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	42, // 78: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	67, // 79: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
+	43, // 80: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	68, // 81: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
+	44, // 82: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	69, // 83: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
+	70, // 84: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
+	71, // 85: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
+	72, // 86: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
+	46, // 87: epigraph.registry.v1.RegistryService.ListEvents:input_type -> epigraph.registry.v1.ListEventsRequest
+	48, // 88: epigraph.registry.v1.RegistryService.WatchEvents:input_type -> epigraph.registry.v1.WatchEventsRequest
+	49, // 89: epigraph.registry.v1.RegistryService.RecordChanges:input_type -> epigraph.registry.v1.RecordChangesRequest
+	53, // 90: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	53, // 91: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	4,  // 92: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	6,  // 93: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	9,  // 94: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	53, // 95: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	53, // 96: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	73, // 97: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	59, // 98: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	59, // 99: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	22, // 100: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	59, // 101: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	59, // 102: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	73, // 103: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	27, // 104: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	59, // 105: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	59, // 106: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	53, // 107: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
+	14, // 108: epigraph.registry.v1.RegistryService.ForecastEpic:output_type -> epigraph.registry.v1.EpicForecast
+	32, // 109: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
+	35, // 110: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
+	37, // 111: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	39, // 112: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	41, // 113: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	74, // 114: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	75, // 115: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
+	63, // 116: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	76, // 117: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
+	45, // 118: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	77, // 119: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
+	77, // 120: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
+	78, // 121: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
+	79, // 122: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
+	47, // 123: epigraph.registry.v1.RegistryService.ListEvents:output_type -> epigraph.registry.v1.ListEventsResponse
+	64, // 124: epigraph.registry.v1.RegistryService.WatchEvents:output_type -> epigraph.registry.v1.FeedEvent
+	50, // 125: epigraph.registry.v1.RegistryService.RecordChanges:output_type -> epigraph.registry.v1.RecordChangesResponse
+	90, // [90:126] is the sub-list for method output_type
+	54, // [54:90] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }

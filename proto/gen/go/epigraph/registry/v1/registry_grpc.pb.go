@@ -176,7 +176,7 @@ type RegistryServiceClient interface {
 	// is repeated: to resume a stream that broke, send the last sequence or cursor that was seen. Cursors are
 	// refused as by ListEvents. REST: GET /v1/events:watch as server-sent events.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FeedEvent], error)
-	// RecordChanges tells the feed of changes of runs, each once and in the order of each run. Ends of runs of
+	// RecordChanges tells the feed of changes of runs and threads, each once and in the order of each. Ends of runs of
 	// workflows are added to their history, with what was booked of them. For executors alone.
 	RecordChanges(ctx context.Context, in *RecordChangesRequest, opts ...grpc.CallOption) (*RecordChangesResponse, error)
 }
@@ -674,7 +674,7 @@ type RegistryServiceServer interface {
 	// is repeated: to resume a stream that broke, send the last sequence or cursor that was seen. Cursors are
 	// refused as by ListEvents. REST: GET /v1/events:watch as server-sent events.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[FeedEvent]) error
-	// RecordChanges tells the feed of changes of runs, each once and in the order of each run. Ends of runs of
+	// RecordChanges tells the feed of changes of runs and threads, each once and in the order of each. Ends of runs of
 	// workflows are added to their history, with what was booked of them. For executors alone.
 	RecordChanges(context.Context, *RecordChangesRequest) (*RecordChangesResponse, error)
 	mustEmbedUnimplementedRegistryServiceServer()
