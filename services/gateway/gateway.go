@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -51,6 +52,9 @@ type Config struct {
 
 	KeepAlive time.Duration `help:"longest silence on an event stream"`
 	Retry     time.Duration `help:"pause before clients of an event stream reconnect"`
+
+	// PublicURL is where clients reach the gateway, through a proxy that ends TLS for example.
+	PublicURL string `conf:"public_url" help:"address of the gateway as clients know it, for cards of agents, such as https://host; that of each request by default"`
 
 	// Console is what the pages of the console are told besides the API.
 	Console Console
@@ -125,6 +129,9 @@ func (c Config) Validate() error {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
 			faults = append(faults, fmt.Errorf("cors_origins: %q is no origin; write it as https://host", o))
 		}
+	}
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "") {
+		faults = append(faults, fmt.Errorf("public_url: %q is no address of a server; write it as https://host", c.PublicURL))
 	}
 	faults = append(faults, c.Console.validate()...)
 	return errors.Join(append(faults, c.validateCells()...)...)
@@ -240,7 +247,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		MaxBodyBytes: int64(cfg.MaxBodyBytes), MessageTimeout: cfg.BodyTimeout, RequestTimeout: cfg.RequestTimeout,
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,
-		Info: rest.Info{Version: d.Version, TraceURL: cfg.Console.TraceURL, LogsURL: cfg.Console.LogsURL},
+		Info: rest.Info{Version: d.Version, TraceURL: cfg.Console.TraceURL, LogsURL: cfg.Console.LogsURL}, PublicURL: cfg.PublicURL,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
