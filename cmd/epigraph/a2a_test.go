@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -324,17 +323,21 @@ func TestA2A(t *testing.T) {
 		kind   error
 		reason string
 	}{
-		"NoID":           {func(r *a2a.SendMessageRequest) { r.Message.ID = "" }, a2a.ErrInvalidParams, "MESSAGE_ID_INVALID"},
-		"ALongID":        {func(r *a2a.SendMessageRequest) { r.Message.ID = strings.Repeat("x", 300) }, a2a.ErrInvalidParams, "MESSAGE_ID_INVALID"},
-		"AnAgent":        {func(r *a2a.SendMessageRequest) { r.Message.Role = a2a.MessageRoleAgent }, a2a.ErrInvalidParams, "ROLE_INVALID"},
-		"NoParts":        {func(r *a2a.SendMessageRequest) { r.Message.Parts = a2a.ContentParts{} }, a2a.ErrInvalidParams, "PARTS_INVALID"},
-		"AFile":          {func(r *a2a.SendMessageRequest) { r.Message.Parts = a2a.ContentParts{a2a.NewRawPart([]byte("x"))} }, a2a.ErrUnsupportedContentType, "PART_UNSUPPORTED"},
-		"Pictures":       {func(r *a2a.SendMessageRequest) { r.Config = &a2a.SendMessageConfig{AcceptedOutputModes: []string{"image/png"}} }, a2a.ErrUnsupportedContentType, "OUTPUT_MODE_UNSUPPORTED"},
-		"References":     {func(r *a2a.SendMessageRequest) { r.Message.ReferenceTasks = []a2a.TaskID{"run_1"} }, a2a.ErrInvalidParams, "REFERENCES_UNSUPPORTED"},
-		"PushIsNotThere": {func(r *a2a.SendMessageRequest) { r.Config = &a2a.SendMessageConfig{PushConfig: &a2a.PushConfig{URL: "http://127.0.0.1:9/"}} }, a2a.ErrPushNotificationNotSupported, "PUSH_UNSUPPORTED"},
-		"NoSuchTask":     {func(r *a2a.SendMessageRequest) { r.Message.TaskID = "run_none" }, a2a.ErrTaskNotFound, "TASK_NOT_FOUND"},
-		"NoSuchContext":  {func(r *a2a.SendMessageRequest) { r.Message.ContextID = "thr_none" }, a2a.ErrInvalidParams, "THREAD_NOT_FOUND"},
-		"Complex": {func(r *a2a.SendMessageRequest) { r.Message.SetMeta("x", make([]int, 30_000)) }, nil, ""},
+		"NoID":    {func(r *a2a.SendMessageRequest) { r.Message.ID = "" }, a2a.ErrInvalidParams, "MESSAGE_ID_INVALID"},
+		"ALongID": {func(r *a2a.SendMessageRequest) { r.Message.ID = strings.Repeat("x", 300) }, a2a.ErrInvalidParams, "MESSAGE_ID_INVALID"},
+		"AnAgent": {func(r *a2a.SendMessageRequest) { r.Message.Role = a2a.MessageRoleAgent }, a2a.ErrInvalidParams, "ROLE_INVALID"},
+		"NoParts": {func(r *a2a.SendMessageRequest) { r.Message.Parts = a2a.ContentParts{} }, a2a.ErrInvalidParams, "PARTS_INVALID"},
+		"AFile":   {func(r *a2a.SendMessageRequest) { r.Message.Parts = a2a.ContentParts{a2a.NewRawPart([]byte("x"))} }, a2a.ErrUnsupportedContentType, "PART_UNSUPPORTED"},
+		"Pictures": {func(r *a2a.SendMessageRequest) {
+			r.Config = &a2a.SendMessageConfig{AcceptedOutputModes: []string{"image/png"}}
+		}, a2a.ErrUnsupportedContentType, "OUTPUT_MODE_UNSUPPORTED"},
+		"References": {func(r *a2a.SendMessageRequest) { r.Message.ReferenceTasks = []a2a.TaskID{"run_1"} }, a2a.ErrInvalidParams, "REFERENCES_UNSUPPORTED"},
+		"PushIsNotThere": {func(r *a2a.SendMessageRequest) {
+			r.Config = &a2a.SendMessageConfig{PushConfig: &a2a.PushConfig{URL: "http://127.0.0.1:9/"}}
+		}, a2a.ErrPushNotificationNotSupported, "PUSH_UNSUPPORTED"},
+		"NoSuchTask":    {func(r *a2a.SendMessageRequest) { r.Message.TaskID = "run_none" }, a2a.ErrTaskNotFound, "TASK_NOT_FOUND"},
+		"NoSuchContext": {func(r *a2a.SendMessageRequest) { r.Message.ContextID = "thr_none" }, a2a.ErrInvalidParams, "THREAD_NOT_FOUND"},
+		"Complex":       {func(r *a2a.SendMessageRequest) { r.Message.SetMeta("x", make([]int, 30_000)) }, nil, ""},
 	} {
 		t.Run("Refuses/"+name, func(t *testing.T) {
 			req := says("weather")
@@ -365,25 +368,4 @@ func TestA2A(t *testing.T) {
 		require.NoError(t, json.NewDecoder(resp.Body).Decode(&out))
 		require.Equal(t, -32009, out.Error.Code)
 	})
-}
-
-// stuck holds what a model writes until it is told to go on.
-type stuck struct {
-	begun, free chan struct{}
-}
-
-func (s stuck) hold(ctx context.Context, sent string) bool {
-	if sent == "" {
-		return true
-	}
-	select {
-	case s.begun <- struct{}{}:
-	default:
-	}
-	select {
-	case <-s.free:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
