@@ -63,7 +63,7 @@ func (r remote) ask(t *testing.T, req *a2a.SendMessageRequest) *a2a.Task {
 	return task
 }
 
-// told is what a stream told: the states, and the text that its artifact came to.
+// told is what a stream told: the states, the first one that of the task, and what its artifact came to.
 type told struct {
 	first  *a2a.Task
 	states []a2a.TaskState
@@ -79,7 +79,11 @@ func hear(t *testing.T, events func(func(a2a.Event, error) bool)) (out told) {
 		switch ev := ev.(type) {
 		case *a2a.Task:
 			require.Nil(t, out.first, "one task")
-			out.first = ev
+			out.first, out.states = ev, []a2a.TaskState{ev.Status.State}
+			for _, a := range ev.Artifacts { // it has ended already
+				out.pieces++
+				out.text, out.data = a.Parts[0].Text(), a.Parts[0].Data()
+			}
 		case *a2a.TaskStatusUpdateEvent:
 			out.states = append(out.states, ev.Status.State)
 		case *a2a.TaskArtifactUpdateEvent:
@@ -266,7 +270,7 @@ func TestA2A(t *testing.T) {
 		}, "nobody is asked")
 		got := hear(t, prompted.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: first.ID}))
 		require.Equal(t, a2a.TaskStateInputRequired, got.first.Status.State)
-		require.Empty(t, got.states, "nothing has changed since")
+		require.Len(t, got.states, 1, "nothing has changed since")
 	})
 	t.Run("APausedTask", func(t *testing.T) {
 		asked := prompted.ask(t, says("where", within("ann:paused:a2a")))

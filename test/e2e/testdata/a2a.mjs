@@ -1,8 +1,9 @@
 // A session with an agent of Epigraph over A2A, by the client of the protocol's JavaScript SDK. It prints a
-// transcript. Arguments: the folder of npm packages, the address of the server and an API key.
+// transcript. Arguments: the folder of npm packages, the address of the server, an API key, and what is done: ask, or
+// answer what was asked.
 import { createRequire } from 'node:module'
 
-const [modules, base, key] = process.argv.slice(2)
+const [modules, base, key, part] = process.argv.slice(2)
 const { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver, JsonRpcTransportFactory } = createRequire(`${modules}/x.js`)('@a2a-js/sdk/client')
 
 // Ids and times differ from session to session.
@@ -24,9 +25,6 @@ const factory = new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryO
   cardResolver: new DefaultAgentCardResolver({ fetchImpl: authorized }),
 }))
 const client = await factory.createFromUrl(base, '/a2a/workflow/asker/.well-known/agent-card.json')
-const card = await client.getAgentCard()
-say('the card', { name: card.name, description: card.description, skills: card.skills.map((s) => s.id) })
-
 let number = 0
 const message = (text, task) => ({
   message: {
@@ -39,18 +37,30 @@ const message = (text, task) => ({
 const texts = (parts) => parts?.map((p) => p.content?.$case === 'text' ? p.content.value : p.content?.value)
 const shown = (t) => ({ id: t.id, context: t.contextId, state: t.status.state, asks: texts(t.status.message?.parts), artifacts: t.artifacts.map((a) => texts(a.parts)) })
 
-const asked = await client.sendMessage(message('Where does Ann live?'))
-const task = asked.payload?.value ?? asked
-say('sent', shown(task))
-for await (const event of client.sendMessageStream(message('Oslo', task))) {
-  const { $case, value } = event.payload
-  say(`told: ${$case}`, $case === 'task' ? shown(value) : $case === 'artifactUpdate' ? { parts: texts(value.artifact.parts), last: value.lastChunk } : { state: value.status.state })
-}
-say('got', shown(await client.getTask({ id: task.id, historyLength: 0, tenant: '' })))
-const list = await client.listTasks({ contextId: task.contextId, tenant: '', status: 0, pageSize: 10, pageToken: '', historyLength: 0, statusTimestampAfter: undefined, includeArtifacts: true })
-say('listed', list.tasks.map(shown))
-try {
-  await client.sendMessage(message('Bergen', task))
-} catch (e) {
-  say('refused', { name: e.name, message: e.message })
+const listed = (contextId, status) => client.listTasks({ contextId, tenant: '', status, pageSize: 10, pageToken: '', historyLength: 0, statusTimestampAfter: undefined, includeArtifacts: true })
+
+if (part === 'ask') {
+  const card = await client.getAgentCard()
+  say('the card', { name: card.name, description: card.description, skills: card.skills.map((s) => s.id) })
+  const asked = await client.sendMessage(message('Where does Ann live?'))
+  say('sent', shown(asked.payload?.value ?? asked))
+} else {
+  const task = (await listed('', 6)).tasks[0]
+  for await (const { payload } of client.resubscribeTask({ id: task.id, tenant: '' })) say(`after a restart: ${payload.$case}`, shown(payload.value))
+  // How many events a stream has depends on how fast the run is.
+  let state, artifact
+  number = 1
+  for await (const { payload: { $case, value } } of client.sendMessageStream(message('Oslo', task))) {
+    if ($case === 'artifactUpdate') artifact = texts(value.artifact.parts)
+    else state = value.status.state
+    if ($case === 'task' && value.artifacts.length) artifact = texts(value.artifacts[0].parts)
+  }
+  say('streamed', { state, artifact })
+  say('got', shown(await client.getTask({ id: task.id, historyLength: 0, tenant: '' })))
+  say('listed', (await listed(task.contextId, 0)).tasks.map(shown))
+  try {
+    await client.sendMessage(message('Bergen', task))
+  } catch (e) {
+    say('refused', { name: e.name, message: e.message })
+  }
 }
