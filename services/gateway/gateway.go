@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ type Config struct {
 
 	KeepAlive time.Duration `help:"longest silence on an event stream"`
 	Retry     time.Duration `help:"pause before clients of an event stream reconnect"`
+
+	// PublicURL is where clients reach the gateway, through a proxy that ends TLS for example.
+	PublicURL string `conf:"public_url" help:"address of the gateway as clients know it, for cards of agents, such as https://host; that of each request by default"`
 
 	// Console is what the pages of the console are told besides the API.
 	Console Console
@@ -134,6 +138,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := c.proxies(); err != nil {
 		faults = append(faults, err)
+	}
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "") {
+		faults = append(faults, fmt.Errorf("public_url: %q is no address of a server; write it as https://host", c.PublicURL))
 	}
 	faults = append(faults, c.Console.validate()...)
 	return errors.Join(append(faults, c.validateCells()...)...)
@@ -275,6 +282,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,
 		Proxies: proxies, Audit: log,
 		Info: rest.Info{Version: d.Version, TraceURL: cfg.Console.TraceURL, LogsURL: cfg.Console.LogsURL},
+		PublicURL: cfg.PublicURL,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)

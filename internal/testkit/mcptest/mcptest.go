@@ -1,4 +1,4 @@
-// Package mcptest finds the MCP servers and clients of other people that tests call.
+// Package mcptest finds the servers and clients of MCP, and the client of A2A, of other people that tests call.
 // scripts/ensure-mcp-servers installs them. It must not know what is tested.
 package mcptest
 
@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,16 +34,26 @@ func Client(t testing.TB) (node, modules string) {
 	return installed(t, "inspector")
 }
 
+// A2A is the command of Node.js and the folder of npm packages, in which the client of the JavaScript SDK of
+// A2A is. Where it is not installed the test is skipped, or fails with TESTS_NO_SKIPS=1.
+func A2A(t testing.TB) (node, modules string) {
+	t.Helper()
+	return installed(t, "@a2a-js/sdk")
+}
+
 func installed(t testing.TB, name string) (node, modules string) {
 	t.Helper()
+	if !strings.HasPrefix(name, "@") {
+		name = "@modelcontextprotocol/" + name
+	}
 	_, here, _, _ := runtime.Caller(0)
 	modules = filepath.Join(filepath.Dir(here), "../../../bin/mcp/node_modules")
 	node, err := exec.LookPath("node")
 	if err == nil {
-		_, err = os.Stat(filepath.Join(modules, "@modelcontextprotocol", name, "package.json"))
+		_, err = os.Stat(filepath.Join(modules, name, "package.json"))
 	}
 	if err != nil && os.Getenv("TESTS_NO_SKIPS") == "" {
-		t.Skipf("the npm package @modelcontextprotocol/%s is not installed: run scripts/ensure-mcp-servers, which needs npm and its registry", name)
+		t.Skipf("the npm package %s is not installed: run scripts/ensure-mcp-servers, which needs npm and its registry", name)
 	}
 	require.NoError(t, err, "run scripts/ensure-mcp-servers")
 	return node, modules

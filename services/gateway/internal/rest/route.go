@@ -172,12 +172,12 @@ func (r *route) bind(req *http.Request) {
 type routes []*route
 
 // find returns the route of a request and the methods that its path has. Both are empty for an
-// unknown path.
+// unknown path. A route that takes the rest of the path gives way to others.
 func (rs routes) find(method, path string) (found *route, allowed []string) {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for _, r := range rs {
 		if r.matches(parts) {
-			if r.method == method {
+			if r.method == method && (found == nil || !r.rest) {
 				found = r
 			}
 			allowed = append(allowed, r.method)

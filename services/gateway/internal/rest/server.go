@@ -75,6 +75,8 @@ type Options struct {
 	Audit grpckit.Auditor
 
 	Info Info // what clients are told of the server
+
+	PublicURL string // where clients reach the server, for cards of agents; may be empty
 }
 
 // Server serves the API over HTTP. It is safe for concurrent use.
@@ -258,7 +260,7 @@ func (s *Server) buildRoutes() error {
 	if err != nil {
 		return err
 	}
-	s.routes = append(s.routes, agents)
+	s.routes = append(append(s.routes, agents), s.agentRoutes()...)
 	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
 	return nil
 }
