@@ -1,5 +1,5 @@
 // An agent for tests, on the server of @a2a-js/sdk. What it does is the first word of a message:
-// echo, chunks, data, ask, fail, reject, auth, hold. GET /log tells what it was sent, POST /release lets
+// echo, slow, chunks, data, mixed, large, direct, ask, fail, reject, auth, hold. GET /log tells what it was sent, POST /release lets
 // those that hold go on, and POST /rename changes its card.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
@@ -49,6 +49,7 @@ class Tester {
       status(TaskState.TASK_STATE_COMPLETED);
       return;
     }
+    if (word === 'slow') await new Promise((resolve) => setTimeout(resolve, Number(rest.shift())));
     bus.publish(AgentEvent.task({ id: taskId, contextId, artifacts: [], history: [m], metadata: {},
       status: { state: TaskState.TASK_STATE_SUBMITTED, message: undefined, timestamp: new Date().toISOString() } }));
     status(TaskState.TASK_STATE_WORKING, 'on it');

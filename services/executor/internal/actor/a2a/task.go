@@ -137,12 +137,11 @@ func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	}
 	defer leave()
 	repeats := c.Effect != workgraph.Unsafe
-	if repeats && (c.Attempt > 1 || len(c.Details) > 0) {
+	if repeats { // an earlier attempt, of a dead executor maybe, may have sent it
 		if t := ag.lost(ctx, r); t != nil {
 			return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(t.ID), Context: t.ContextID})
 		}
 	}
-	c.Heartbeat(json.RawMessage(`{"sending":true}`))
 	m := &sdk.Message{ID: r.MessageID, ContextID: r.Context, Role: sdk.MessageRoleUser, Parts: toSDK(r.Parts), Metadata: map[string]any{metaEffectKey: r.EffectKey}}
 	first, err := ag.deliver(ctx, m)
 	if err != nil {
