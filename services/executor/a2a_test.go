@@ -1,13 +1,19 @@
 package executor_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -227,14 +233,31 @@ func TestA2A_Card(t *testing.T) {
 		testkit.Eventually(t, func() bool { return info(t, f).GetUnavailable() != "" })
 		require.Contains(t, info(t, f).GetUnavailable(), "127.0.0.1")
 	})
-	t.Run("IsKeptWhileTheAgentIsDown", func(t *testing.T) {
-		var path string
-		keep := func(c *executor.Config) { path = c.SQLitePath }
+	t.Run("IsKept", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "kept.db")
+		at := func(c *executor.Config) { c.SQLitePath = path }
+		down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // the agent, until it is closed
+			resp, err := http.Get(agent.URL + "/log")
+			if err == nil {
+				err = resp.Body.Close()
+			}
+			if err != nil || r.URL.Path != "/.well-known/agent-card.json" {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			_, _ = io.WriteString(w, `{"name": "x", "description": "Kept.", "supportedInterfaces": [{"url": "http://`+r.Host+`/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}], "capabilities": {}, "skills": []}`)
+		}))
+		t.Cleanup(down.Close)
 		t.Run("Up", func(t *testing.T) {
-			f := serve(t, nil, withAgent(agent.URL, bearer), keep)
-			testkit.Eventually(t, func() bool { return strings.HasPrefix(info(t, f).GetDescription(), "Does it differently.") })
+			f := serve(t, nil, withAgent(down.URL), at)
+			testkit.Eventually(t, func() bool { return info(t, f).GetDescription() == "Kept." })
 		})
-		require.NotEmpty(t, path)
+		down.Close()
+		t.Run("Down", func(t *testing.T) {
+			f := serve(t, nil, withAgent(down.URL), at)
+			testkit.Eventually(t, func() bool { return info(t, f).GetUnavailable() != "" })
+			require.Equal(t, "Kept.", info(t, f).GetDescription())
+		})
 	})
 }
 
@@ -246,5 +269,65 @@ func TestA2A_Unknown(t *testing.T) {
 	require.Contains(t, r.GetFaults()[0].String(), "did you mean a2a/tester?")
 }
 
-var _ = durationpb.New
-var _ = workgraph.Pure
+// TestA2A_Stream watches a run whose remote agent writes its answer in pieces.
+func TestA2A_Stream(t *testing.T) {
+	agent := a2atest.Start(t)
+	f := serve(t, nil, withAgent(agent.URL))
+	run := f.tell(t, tell("chunks"))
+	testkit.Eventually(t, func() bool { l := agent.Log(t); return l.Held == 1 && l.Streams == 1 })
+	stream, err := f.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: run.GetId(), IncludeDescendants: true})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	agent.Release(t)
+	text := ""
+	for {
+		ev, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		if d := ev.GetTokenDelta(); d != nil {
+			text = text[:d.GetOffset()] + d.GetText()
+		}
+	}
+	require.Equal(t, "one two three", text)
+	run = f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+	require.JSONEq(t, `"one two three"`, string(run.GetResult().GetJson()))
+}
+
+// TestA2A_Thread has two runs on one thread tell the same agent something.
+func TestA2A_Thread(t *testing.T) {
+	agent := a2atest.Start(t)
+	f := serve(t, nil, withAgent(agent.URL))
+	thread, err := executorv1.NewThreadServiceClient(f.conn).CreateThread(t.Context(), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{}})
+	require.NoError(t, err)
+	for range 2 {
+		run := f.tell(t, tell("echo x"), func(r *executorv1.StartRunRequest) { r.ThreadId = thread.GetId() })
+		f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+	}
+	m := agent.Log(t).Messages
+	require.Len(t, m, 2)
+	require.Equal(t, m[0].ContextID, m[1].ContextID)
+	require.NotEqual(t, m[0].MessageID, m[1].MessageID)
+}
+
+// TestA2A_Tool has an agent of ours call a remote one.
+func TestA2A_Tool(t *testing.T) {
+	agent := a2atest.Start(t)
+	var told atomic.Value
+	f := serve(t, workgraph.Actors{"reasoner": workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		if c.Visit == 1 {
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`{"actions": [{"type": "tell", "arguments": {"message": "echo hi"}}]}`)}}, nil
+		}
+		raw, err := json.Marshal(c.Named)
+		told.Store(string(raw))
+		return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`{"result": "done"}`)}}, err
+	})}, withAgent(agent.URL))
+	run := f.tell(t, &graphv1.Node{Id: "ask", Actor: "agent", Named: map[string]*graphv1.Payload{
+		"goal": value(`"tell it"`), "reasoner": value(`"reasoner"`), "actions": value(`{"tell": {"actor": "a2a/tester"}}`)}})
+	run = f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+	require.JSONEq(t, `"done"`, string(run.GetResult().GetJson()))
+	require.Len(t, agent.Log(t).Messages, 1)
+	require.Contains(t, told.Load(), "hi", "what the reasoner is told of the result")
+}

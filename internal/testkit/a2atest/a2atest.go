@@ -31,11 +31,12 @@ type Message struct {
 	Key       string   `json:"key"`
 }
 
-// Log is what the agent was asked for, and how many of its tasks hold.
+// Log is what the agent was asked for, how many of its tasks hold, and how many streams were asked for.
 type Log struct {
 	Messages []Message `json:"messages"`
 	Canceled []string  `json:"canceled"`
 	Held     int       `json:"held"`
+	Streams  int       `json:"streams"`
 }
 
 // Start starts an agent with more environment: NO_STREAM, REST and TOKEN are those of agent.mjs. Where the SDK

@@ -23,7 +23,7 @@ const card = {
   securitySchemes: {}, securityRequirements: [], signatures: [],
 };
 
-const log = { messages: [], canceled: [] };
+const log = { messages: [], canceled: [], streams: 0 };
 const held = new Map();
 const part = ($case, value) => ({ content: { $case, value }, mediaType: '', filename: '', metadata: {} });
 const text = (s) => part('text', s);
@@ -91,9 +91,14 @@ class Tester {
 const requestHandler = new DefaultRequestHandler(card, new InMemoryTaskStore(), new Tester());
 const app = express();
 app.get('/log', (_, res) => res.json({ ...log, held: held.size }));
-app.post('/release', (_, res) => { for (const go of held.values()) go(false); held.clear(); res.end(); });
+app.post('/release', (_, res) => setTimeout(() => { // whoever has just subscribed listens by then
+  for (const go of held.values()) go(false);
+  held.clear();
+  res.end();
+}, 50));
 app.post('/rename', (_, res) => { card.description = 'Does it differently.'; res.end(); });
 app.use((req, res, next) => (process.env.TOKEN && req.headers.authorization !== `Bearer ${process.env.TOKEN}` ? res.status(401).end() : next()));
+app.use((req, _, next) => { if (req.headers.accept === 'text/event-stream') log.streams++; next(); });
 app.get('/.well-known/agent-card.json', (_, res) => res.json(card));
 app.use('/a2a', jsonRpcHandler({ requestHandler, userBuilder: UserBuilder.noAuthentication }));
 app.use('/rest', restHandler({ requestHandler, userBuilder: UserBuilder.noAuthentication }));

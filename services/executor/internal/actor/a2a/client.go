@@ -113,7 +113,7 @@ func words(err error) error {
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
 		return errors.New(errs.Clip(clean(e.Error()), maxWords))
 	}
-	return errors.New(egress.Words(err))
+	return errors.New(clean(egress.Words(err)))
 }
 
 // told is the error of a request, in words that whoever calls the agent may read.
@@ -171,7 +171,10 @@ func (ag *agent) fault(ctx context.Context, err error, repeats bool) error {
 		}
 		return typed(workgraph.Permanent, ReasonProtocol)
 	}
-	ag.refresh()
+	ag.refresh() // the agent may have moved
+	if _, wire := errors.AsType[net.Error](err); !wire && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return typed(unknown, ReasonProtocol)
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return typed(refused, ReasonDown)
 	}
