@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/a2atest"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -269,6 +271,24 @@ func TestA2A_Unknown(t *testing.T) {
 	require.Contains(t, r.GetFaults()[0].String(), "did you mean a2a/tester?")
 }
 
+// TestA2A_Example runs examples/a2a/helper.json.
+func TestA2A_Example(t *testing.T) {
+	raw, err := os.ReadFile("../../examples/a2a/helper.json")
+	require.NoError(t, err)
+	g, err := workgraph.Decode(raw)
+	require.NoError(t, err)
+	wire, err := graphpb.ToProto(g)
+	require.NoError(t, err)
+	agent := a2atest.Start(t)
+	f := serve(t, nil, func(c *executor.Config) {
+		c.Actors.A2A.Agents = map[string]a2a.Agent{"helper": {URL: agent.URL, AllowPrivate: []string{"127.0.0.0/8"}}}
+	})
+	run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: wire})
+	require.NoError(t, err)
+	run = f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+	require.JSONEq(t, `"The Nile"`, string(run.GetResult().GetJson()))
+}
+
 // TestA2A_Stream watches a run whose remote agent writes its answer in pieces.
 func TestA2A_Stream(t *testing.T) {
 	agent := a2atest.Start(t)
@@ -318,7 +338,7 @@ func TestA2A_Tool(t *testing.T) {
 	var told atomic.Value
 	f := serve(t, workgraph.Actors{"reasoner": workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		if c.Visit == 1 {
-			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`{"actions": [{"type": "tell", "arguments": {"message": "echo hi"}}]}`)}}, nil
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`{"actions": [{"action": "tell", "arguments": {"message": "echo hi"}}]}`)}}, nil
 		}
 		raw, err := json.Marshal(c.Named)
 		told.Store(string(raw))
