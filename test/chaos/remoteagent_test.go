@@ -24,13 +24,14 @@ func remoteAgent(cfg *executor.Config, url string) error {
 	return json.Unmarshal(raw, &cfg.Actors.A2A.Agents)
 }
 
-// TestRemoteAgent kills the executor of a run that has a task at a remote agent. The next one goes on with the
-// task, and the agent is told once.
+// TestRemoteAgent kills the executor of a run that has a task at a remote agent. The next one goes on
+// with the task, and the agent is told once.
 func TestRemoteAgent(t *testing.T) {
 	for name, c := range map[string]struct {
 		message string
 		env     []string
-		// sent says that the executor dies when the agent knows the task, else while the message is sent.
+		// sent says that the executor dies when the agent knows the task, else while the message is
+		// sent.
 		sent bool
 	}{
 		"WhileItFollows/Stream": {message: "hold", sent: true},

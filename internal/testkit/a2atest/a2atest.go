@@ -39,8 +39,8 @@ type Log struct {
 	Streams  int       `json:"streams"`
 }
 
-// Start starts an agent with more environment: NO_STREAM, REST and TOKEN are those of agent.mjs. Where the SDK
-// is not installed the test is skipped, or fails with TESTS_NO_SKIPS=1.
+// Start starts an agent with more environment: NO_STREAM, REST and TOKEN are those of agent.mjs. Where
+// the SDK is not installed the test is skipped, or fails with TESTS_NO_SKIPS=1.
 func Start(t testing.TB, env ...string) *Agent {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)

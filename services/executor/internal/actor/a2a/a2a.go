@@ -1,6 +1,7 @@
-// Package a2a makes remote agents that speak the A2A protocol actors: a2a/AGENT. It owns their cards, the run
-// that follows a task of a remote agent to its end, and the translation of messages and artifacts. What an
-// agent sends is untrusted and bounded. It must not know how attempts are scheduled or journaled.
+// Package a2a makes remote agents that speak the A2A protocol actors: a2a/AGENT. It owns their cards,
+// the run that follows a task of a remote agent to its end, and the translation of messages and
+// artifacts. What an agent sends is untrusted and bounded. It must not know how attempts are scheduled
+// or journaled.
 package a2a
 
 import (
@@ -47,8 +48,8 @@ const (
 	ReasonRequestSize = "REQUEST_TOO_LARGE"
 )
 
-// Memory keeps the cards of agents, so that an executor that starts while an agent is down knows what it
-// does. It is safe for concurrent use.
+// Memory keeps the cards of agents, so that an executor that starts while an agent is down knows what
+// it does. It is safe for concurrent use.
 type Memory interface {
 	// KeptTools returns what was kept under a name last, nil if nothing.
 	KeptTools(ctx context.Context, name string) ([]byte, error)
@@ -93,8 +94,8 @@ func New(cfg Config, d Deps) (*Agents, error) {
 	return s, nil
 }
 
-// Run keeps the cards fresh until ctx ends. An agent that is down is tried again, ever more seldom, and is no
-// error.
+// Run keeps the cards fresh until ctx ends. An agent that is down is tried again, ever more seldom, and
+// is no error.
 func (s *Agents) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, ag := range s.byName {
@@ -152,8 +153,8 @@ func (s *Agents) spec(ag *agent) actor.Spec {
 	return out
 }
 
-// ActorInfo is what is known of an agent. The call itself only asks for the run that sends the message, so it
-// is IDEMPOTENT; the message has the effect of the configuration.
+// ActorInfo is what is known of an agent. The call itself only asks for the run that sends the message,
+// so it is IDEMPOTENT; the message has the effect of the configuration.
 func (s *Agents) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	ag := s.find(name)
 	if ag == nil {
@@ -164,7 +165,8 @@ func (s *Agents) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 		NeverExpands: true, WaitsFor: o.WaitsFor, Uncached: o.Uncached, MakesInternal: true}, true
 }
 
-// Learn waits for the first card of an agent, until the first attempt has failed or its timeout is over.
+// Learn waits for the first card of an agent, until the first attempt has failed or its timeout is
+// over.
 func (s *Agents) Learn(ctx context.Context, name string) {
 	if ag := s.find(name); ag != nil {
 		if card, down := ag.known(); card == nil && down == nil {
@@ -231,8 +233,9 @@ func Check(ctx context.Context, cfg Config, d Deps) ([]string, error) {
 // cancelWithin is how long an agent may take to cancel a task.
 const cancelWithin = 20 * time.Second
 
-// Unfinished hears that a run ended otherwise than completed, with its state. If it is one that this package
-// asked for, the agent is asked to cancel the task, which may still go on. Unfinished does not wait.
+// Unfinished hears that a run ended otherwise than completed, with its state. If it is one that this
+// package asked for, the agent is asked to cancel the task, which may still go on. Unfinished does not
+// wait.
 func (s *Agents) Unfinished(p *workgraph.Program, state map[string]json.RawMessage) {
 	// Only a run that this package asked for may have a node of an internal actor.
 	if n, ok := p.Node(nodeFollow); !ok || n.Actor != actorFollow {

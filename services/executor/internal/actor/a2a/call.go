@@ -13,9 +13,9 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// caller calls one agent. A call asks for a run whose steps are durable: one sends the message, others follow
-// the task by its id, ask and answer. So nothing is sent twice after a crash, and a task that waits holds
-// nothing here.
+// caller calls one agent. A call asks for a run whose steps are durable: one sends the message, others
+// follow the task by its id, ask and answer. So nothing is sent twice after a crash, and a task that
+// waits holds nothing here.
 type caller struct{ ag *agent }
 
 // request is the input of that run.

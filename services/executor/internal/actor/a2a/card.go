@@ -47,8 +47,8 @@ type agent struct {
 	stale chan struct{}
 
 	mu sync.Mutex
-	// card is the last one, also of an earlier process; nil if there never was one. fresh says that this
-	// process has read it.
+	// card is the last one, also of an earlier process; nil if there never was one. fresh says that
+	// this process has read it.
 	card  *card
 	fresh bool
 	// reading is closed at the end of the attempt under way.
@@ -274,8 +274,8 @@ func (ag *agent) refresh() {
 	}
 }
 
-// keptCard is a card with the hash of the address that it was read from: the card of another address says
-// nothing.
+// keptCard is a card with the hash of the address that it was read from: the card of another address
+// says nothing.
 type keptCard struct {
 	From string          `json:"from"`
 	Card json.RawMessage `json:"card"`

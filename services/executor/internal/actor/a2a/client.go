@@ -125,7 +125,8 @@ func (t told) Error() string { return words(t.why).Error() }
 // Unwrap is what happened.
 func (t told) Unwrap() error { return t.why }
 
-// fault types a request that failed. repeats says that the request may be repeated whatever became of it.
+// fault types a request that failed. repeats says that the request may be repeated whatever became of
+// it.
 func (ag *agent) fault(ctx context.Context, err error, repeats bool) error {
 	unknown, refused := workgraph.Unknown, workgraph.NotPerformed
 	if repeats {

@@ -32,7 +32,8 @@ type Agent struct {
 	// Hosts are hosts, with a port unless it is that of the scheme, that a card may name as the agent's
 	// address besides the host of URL. They get the headers, too.
 	Hosts []string
-	// AllowPrivate lists networks that are not public but may be reached, besides those of the actor http.
+	// AllowPrivate lists networks that are not public but may be reached, besides those of the actor
+	// http.
 	AllowPrivate []string
 	// Effect is that of a message. Default UNSAFE: a message whose fate is unknown is not sent again.
 	Effect workgraph.Effect

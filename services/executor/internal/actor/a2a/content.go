@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// part is a part of a message as arguments and results write it. Exactly one of Text, Data, URL and Raw is
-// set.
+// part is a part of a message as arguments and results write it. Exactly one of Text, Data, URL and Raw
+// is set.
 type part struct {
 	Text      *string         `json:"text,omitempty"`
 	Data      json.RawMessage `json:"data,omitempty"`
@@ -119,8 +119,8 @@ func (c *content) add(parts sdk.ContentParts) error {
 	return nil
 }
 
-// value is the content as one value: the text if there is nothing else, the data if there is one piece of it
-// and nothing else, else an object of all; null for nothing.
+// value is the content as one value: the text if there is nothing else, the data if there is one piece
+// of it and nothing else, else an object of all; null for nothing.
 func (c *content) value() (json.RawMessage, error) {
 	text := c.text.String()
 	switch {
@@ -149,8 +149,8 @@ func messageValue(m *sdk.Message) (json.RawMessage, error) {
 	return c.value()
 }
 
-// resultOf is the value of a task that is completed: its artifacts, or without any its last message. Texts of
-// one artifact are its pieces, and those of several are joined by line breaks.
+// resultOf is the value of a task that is completed: its artifacts, or without any its last message.
+// Texts of one artifact are its pieces, and those of several are joined by line breaks.
 func resultOf(t *sdk.Task) (json.RawMessage, error) {
 	var c content
 	for _, a := range t.Artifacts {

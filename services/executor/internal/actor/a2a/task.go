@@ -28,8 +28,8 @@ type position struct {
 }
 
 const (
-	// firstPoll and longestPoll bound the pause between two looks at a task. A pause of more than hold is a
-	// timer of the run, which then holds no memory.
+	// firstPoll and longestPoll bound the pause between two looks at a task. A pause of more than hold
+	// is a timer of the run, which then holds no memory.
 	firstPoll, longestPoll, hold = 250 * time.Millisecond, time.Minute, 5 * time.Second
 	// enterWithin is how long a step waits for its turn before it comes back later.
 	enterWithin = 2 * time.Second
@@ -124,8 +124,8 @@ func result(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 // modes are the media types that a result may have.
 func modes() []string { return []string{"text/plain", "application/json", "*/*"} }
 
-// send sends the message and ends as soon as the agent says which task it is, so that the id of the task is
-// durable before anything waits for the task.
+// send sends the message and ends as soon as the agent says which task it is, so that the id of the
+// task is durable before anything waits for the task.
 func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	r, ag, err := s.asked(c)
 	if err != nil {
@@ -167,12 +167,13 @@ func begun(ctx context.Context, ag *agent, first sdk.Event) (workgraph.Outcome, 
 	return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(info.TaskID), Context: info.ContextID})
 }
 
-// metaEffectKey is the entry of a message's metadata with the effect key: the same for every attempt of one
-// intent.
+// metaEffectKey is the entry of a message's metadata with the effect key: the same for every attempt of
+// one intent.
 const metaEffectKey = "epigraph.run/effect-key"
 
-// deliver sends a message and returns the first answer to it. The agent is asked to answer at once: a stream
-// of the message's own would end with this request, and with some agents what they keep of the task as well.
+// deliver sends a message and returns the first answer to it. The agent is asked to answer at once: a
+// stream of the message's own would end with this request, and with some agents what they keep of the
+// task as well.
 func (ag *agent) deliver(ctx context.Context, m *sdk.Message) (sdk.Event, error) {
 	card, err := ag.current(ctx)
 	if err != nil {
@@ -220,8 +221,8 @@ func (ag *agent) enter(ctx context.Context, c *workgraph.Call) (leave func(), er
 	return nil, workgraph.Errorf(workgraph.NotPerformed, ReasonDown, "%d requests are under way at the remote agent %q, and none ended within %s", ag.cfg.Parallel, ag.name, ag.cfg.Timeout)
 }
 
-// reply sends the answer to the question of a task, unless the task has gone on already: then the answer of
-// an earlier attempt has arrived.
+// reply sends the answer to the question of a task, unless the task has gone on already: then the
+// answer of an earlier attempt has arrived.
 func (s *Agents) reply(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	r, ag, err := s.asked(c)
 	if err != nil {
@@ -266,8 +267,8 @@ func (s *Agents) reply(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	return to(nodeFollow, nil, &p)
 }
 
-// follow looks at the task until it ends or asks. It reads the stream of the task while there is one; else it
-// looks at the task ever more seldom, and for a long pause leaves a timer.
+// follow looks at the task until it ends or asks. It reads the stream of the task while there is one;
+// else it looks at the task ever more seldom, and for a long pause leaves a timer.
 func (s *Agents) follow(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	_, ag, err := s.asked(c)
 	if err != nil {
@@ -338,7 +339,8 @@ func later(p position, pause time.Duration) (workgraph.Outcome, error) {
 	return out, err
 }
 
-// conclude is where the run goes on after what the task has become. over is false while the agent works.
+// conclude is where the run goes on after what the task has become. over is false while the agent
+// works.
 func conclude(ctx context.Context, ag *agent, p position, t *sdk.Task) (out workgraph.Outcome, over bool, err error) {
 	fail := func(reason, what string) (workgraph.Outcome, bool, error) {
 		return workgraph.Outcome{}, true, workgraph.Errorf(workgraph.Permanent, reason, "the remote agent %q %s: %s", ag.name, what, said(t.Status.Message))
