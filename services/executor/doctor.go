@@ -76,7 +76,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 	if !o.All {
 		in = journal.Sample{Size: examined, From: somewhere(ctx, j)}
 	}
-	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(append(members(j, cfg), suspicions(j, kept, in)...), toolServers(cfg)...))
+	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(append(members(j, cfg), suspicions(j, kept, in)...), elsewhere(cfg)...))
 	r.Sampled = in.Size
 	// a list in JSON, also without findings
 	r.Findings = append(append([]doctor.Finding{}, early...), r.Findings...)
@@ -88,14 +88,19 @@ func schemaProbe(err error, s doctor.Severity) doctor.Probe {
 		Look: func(context.Context, int) ([]string, error) { return []string{errs.From(err).Message}, nil }}
 }
 
-// toolServers is the probe of the MCP servers of a configuration; none if it has none.
-func toolServers(cfg Config) []doctor.Probe {
-	if len(cfg.Actors.MCP.Servers) == 0 {
-		return nil
+// elsewhere are the probes of what actors of a configuration call elsewhere; none if it has none.
+func elsewhere(cfg Config) (out []doctor.Probe) {
+	if len(cfg.Actors.MCP.Servers) > 0 {
+		out = append(out, doctor.Probe{Name: "mcp-servers", Severity: doctor.Warning, What: "MCP servers that cannot be reached from here, or whose tools cannot be listed",
+			RecoveryStep: "mend the server, or its entry in executor.actors.mcp.servers; runs that call its tools wait for it and try again",
+			Look:         func(ctx context.Context, _ int) ([]string, error) { return builtin.CheckMCP(ctx, cfg.Actors) }})
 	}
-	return []doctor.Probe{{Name: "mcp-servers", Severity: doctor.Warning, What: "MCP servers that cannot be reached from here, or whose tools cannot be listed",
-		RecoveryStep: "mend the server, or its entry in executor.actors.mcp.servers; runs that call its tools wait for it and try again",
-		Look:         func(ctx context.Context, _ int) ([]string, error) { return builtin.CheckMCP(ctx, cfg.Actors) }}}
+	if len(cfg.Actors.A2A.Agents) > 0 {
+		out = append(out, doctor.Probe{Name: "a2a-agents", Severity: doctor.Warning, What: "remote agents whose card cannot be read from here",
+			RecoveryStep: "mend the agent, or its entry in executor.actors.a2a.agents; runs that call it wait for it and try again",
+			Look:         func(ctx context.Context, _ int) ([]string, error) { return builtin.CheckA2A(ctx, cfg.Actors) }})
+	}
+	return out
 }
 
 // somewhere is a place among the ids of runs, by time, since their first part is one.

@@ -281,7 +281,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,
 		Proxies: proxies, Audit: log,
-		Info: rest.Info{Version: d.Version, TraceURL: cfg.Console.TraceURL, LogsURL: cfg.Console.LogsURL},
+		Info:      rest.Info{Version: d.Version, TraceURL: cfg.Console.TraceURL, LogsURL: cfg.Console.LogsURL},
 		PublicURL: cfg.PublicURL,
 	})
 	if err != nil {

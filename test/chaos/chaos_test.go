@@ -108,7 +108,8 @@ type world struct {
 	dir        string
 	store, url string
 	life       int
-	parallel   int // 0 is the usual
+	parallel   int    // 0 is the usual
+	agent      string // the address of a remote agent, or empty
 	mu         sync.Mutex
 	now        *server
 }
@@ -118,7 +119,7 @@ func (w *world) launch() *server {
 	w.t.Helper()
 	s := &server{logs: &bytes.Buffer{}}
 	s.cmd = exec.Command(os.Args[0], "-test.run=^$")
-	s.cmd.Env = append(os.Environ(), envDir+"="+w.dir, envStore+"="+w.store, envURL+"="+w.url, envLife+"="+strconv.Itoa(w.life), envParallel+"="+strconv.Itoa(w.parallel))
+	s.cmd.Env = append(os.Environ(), envDir+"="+w.dir, envStore+"="+w.store, envURL+"="+w.url, envLife+"="+strconv.Itoa(w.life), envParallel+"="+strconv.Itoa(w.parallel), envAgent+"="+w.agent)
 	s.cmd.Stderr = s.logs
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(w.t, s.cmd.Start())

@@ -37,6 +37,8 @@ const (
 	envLife  = "EPIGRAPH_CHAOS_LIFE"
 	// envParallel is how many actors work at once, if not parallel.
 	envParallel = "EPIGRAPH_CHAOS_PARALLEL"
+	// envAgent is the address of the remote agent a2a/tester, if there is one.
+	envAgent = "EPIGRAPH_CHAOS_AGENT"
 )
 
 // TestMain turns this binary into a process that is killed when the environment asks for it.
@@ -100,6 +102,11 @@ func child(dir string) error {
 	ecfg := executor.DefaultConfig()
 	ecfg.SQLitePath, ecfg.ID, ecfg.Parallel = filepath.Join(dir, "executor.db"), "chaos", parallel
 	ecfg.Actors.HTTP.AllowPrivate = []string{"127.0.0.1/32"}
+	if url := os.Getenv(envAgent); url != "" {
+		if err := remoteAgent(&ecfg, url); err != nil {
+			return err
+		}
+	}
 	if n, err := strconv.Atoi(os.Getenv(envParallel)); err == nil && n > 0 {
 		ecfg.Parallel = n
 	}

@@ -236,6 +236,9 @@ type Deps struct {
 	ModelCall func(*workgraph.Start) sched.ModelCall
 	// Egress refuses webhooks to addresses that must not be reached.
 	Egress egress.Guard
+	// Unfinished hears of a run that ended otherwise than completed, once its end is durable: its graph, and
+	// its state. A crash may keep it from being told. With nil nothing is told.
+	Unfinished func(p *workgraph.Program, state map[string]json.RawMessage)
 
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider

@@ -29,6 +29,7 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 		t.remove(r)
 		t.e.meters.run(string(c.effects.Ended.Status))
 		t.agentEnded(r, c.effects.Ended)
+		t.tellUnfinished(r, c.effects.Ended)
 		t.e.quotas.Ended(r.namespace)
 		return
 	}
@@ -43,6 +44,20 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 	if c.idle {
 		t.evictIdleSoon(r, c.idleTimer)
 	}
+}
+
+// tellUnfinished tells of the end of a run that did not complete, for the work that it has under way
+// elsewhere.
+func (t *session) tellUnfinished(r *run, end *workgraph.RunEnd) {
+	if t.e.unfinished == nil || end.Status == workgraph.StatusCompleted {
+		return
+	}
+	t.spawn(func() {
+		r.lock()
+		p, state := r.Program.Machine, r.State.StateValues()
+		r.mu.Unlock()
+		t.e.unfinished(p, state)
+	})
 }
 
 func (t *session) startAttempt(r *run, s *workgraph.Start) {

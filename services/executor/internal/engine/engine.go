@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
@@ -59,6 +60,7 @@ type Engine struct {
 	counts     *turns.Turns
 	remote     func(namespace, actor string) bool
 	modelCall  func(*workgraph.Start) sched.ModelCall
+	unfinished func(*workgraph.Program, map[string]json.RawMessage)
 	egress     egress.Guard
 	jobWorker  string
 	triggered  bool

@@ -38,7 +38,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: d.Logger, tracer: d.TracerProvider.Tracer(scope), ready: make(chan struct{}),
 		journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, payers: knownPayers{ask: d.Payers}, orders: d.Orders, tasks: d.Tasks, workflows: d.Workflows,
-		quotas: d.Quotas, gates: d.Gates, wake: d.WakeOutbox, remote: d.Remote, modelCall: d.ModelCall, egress: d.Egress, jobWorker: d.JobWorker, triggered: d.Triggered,
+		quotas: d.Quotas, gates: d.Gates, wake: d.WakeOutbox, remote: d.Remote, modelCall: d.ModelCall, unfinished: d.Unfinished, egress: d.Egress, jobWorker: d.JobWorker, triggered: d.Triggered,
 		prices: price.New(d.Prices, d.Logger), purse: d.Purse, mostUsed: d.MostUsed, outcomes: workgraph.NewOutcomeCache(maxSavedOutcomes), keys: actor.NewExpressions(), threadEnds: thread.NewEnds(),
 		calling: inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload))), results: inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload))),
 		computing: d.Computing, starts: turns.New(childStarts), counts: turns.NewResting(1),

@@ -4,14 +4,18 @@ package builtin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/a2a"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
@@ -39,6 +43,7 @@ type Config struct {
 	LLM      actorllm.Config `conf:"llm"`
 	HTTP     http.Config     `conf:"http"`
 	MCP      mcp.Config      `conf:"mcp"`
+	A2A      a2a.Config      `conf:"a2a"`
 	Starlark starlark.Config `conf:"starlark"`
 	// Agents are agents with names.
 	Agents agent.Config `conf:"agents" help:"agents by name; NAME is the actor agent/NAME"`
@@ -53,13 +58,14 @@ func DefaultConfig() Config {
 
 // Validate reports every field that cannot be used.
 func (c Config) Validate() error {
-	return errors.Join(c.HTTP.Validate(), c.MCP.Validate(), c.Starlark.Validate())
+	return errors.Join(c.HTTP.Validate(), c.MCP.Validate(), c.A2A.Validate(), c.Starlark.Validate())
 }
 
-// Set is the actors. Those of MCP servers change while the process runs.
+// Set is the actors. What is known of MCP servers and of remote agents changes while the process runs.
 type Set struct {
 	*actor.Registry
 	mcp *mcp.Servers
+	a2a *a2a.Agents
 }
 
 // Deps are what the actors use. They stay the caller's.
@@ -67,7 +73,7 @@ type Deps struct {
 	Models *llm.Set
 	// Threads reads threads.
 	Threads thread.Reader
-	// Memory keeps lists of tools.
+	// Memory keeps lists of tools and cards of remote agents.
 	Memory mcp.Memory
 	// Catalog keeps workflows; nil means that there is none.
 	Catalog catalog.Catalog
@@ -114,7 +120,11 @@ func New(cfg Config, d Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), epics.Specs(d.Epics), remember.Specs(d.Remembered, embedder(d.Models)), named, tools)...)
+	agents, err := a2a.New(cfg.A2A, a2aDeps(cfg, tel, d.Memory))
+	if err != nil {
+		return nil, err
+	}
+	r, err := actor.NewRegistry(slices.Concat(specs, agents.Parts(), flow.Specs(), catalog.Specs(d.Catalog), epics.Specs(d.Epics), remember.Specs(d.Remembered, embedder(d.Models)), named, tools)...)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +134,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Set{Registry: r, mcp: servers}, nil
+	return &Set{Registry: r, mcp: servers, a2a: agents}, nil
 }
 
 // attaching is for actors that read named arguments alone, and not what came before them.
@@ -137,33 +147,69 @@ func mcpDeps(cfg Config, tel *obs.Telemetry) mcp.Deps {
 	return mcp.Deps{AllowPrivate: cfg.HTTP.AllowPrivate, Logger: tel.Logger, TracerProvider: tel.TracerProvider, Propagator: tel.Propagator}
 }
 
+func a2aDeps(cfg Config, tel *obs.Telemetry, m a2a.Memory) a2a.Deps {
+	return a2a.Deps{AllowPrivate: cfg.HTTP.AllowPrivate, Logger: tel.Logger, TracerProvider: tel.TracerProvider, Propagator: tel.Propagator, Memory: m}
+}
+
+// CheckA2A reads the card of every configured remote agent once, and returns a line for each that fails.
+func CheckA2A(ctx context.Context, cfg Config) ([]string, error) {
+	return a2a.Check(ctx, cfg.A2A, a2aDeps(cfg, obs.Noop(), nil))
+}
+
 // CheckMCP reaches every configured MCP server once, and returns a line for each that fails.
 func CheckMCP(ctx context.Context, cfg Config) ([]string, error) {
 	return mcp.Check(ctx, cfg.MCP, mcpDeps(cfg, obs.Noop()))
 }
 
+// outside are actors that other parties make, of whom more may become known while the process runs.
+type outside interface {
+	ActorInfo(name string) (workgraph.ActorInfo, bool)
+	Learn(ctx context.Context, name string)
+	Absent(name string) bool
+	Actor(name string) (workgraph.Actor, bool)
+	Specs() []actor.Spec
+}
+
+// outside is whose actor a name is, or nil if it is one of the registry.
+func (s *Set) outside(name string) outside {
+	switch {
+	case strings.HasPrefix(name, mcp.Prefix):
+		return s.mcp
+	case strings.HasPrefix(name, a2a.Prefix):
+		return s.a2a
+	}
+	return nil
+}
+
 // ActorInfo is what validation and compilation ask for.
 func (s *Set) ActorInfo(name string) (workgraph.ActorInfo, bool) {
-	if strings.HasPrefix(name, mcp.Prefix) {
-		return s.mcp.ActorInfo(name)
+	if o := s.outside(name); o != nil {
+		return o.ActorInfo(name)
 	}
 	return s.Registry.ActorInfo(name)
 }
 
 // Learn waits until as much is known of an actor as can be soon after a start.
-func (s *Set) Learn(ctx context.Context, name string) { s.mcp.Learn(ctx, name) }
+func (s *Set) Learn(ctx context.Context, name string) {
+	if o := s.outside(name); o != nil {
+		o.Learn(ctx, name)
+	}
+}
 
-// Absent reports whether a name stands for a tool that its MCP server does not list. It is an actor for
-// the runs that call it already, and none for a new graph.
-func (s *Set) Absent(name string) bool { return s.mcp.Absent(name) }
+// Absent reports whether a name stands for a tool that its MCP server does not list, or for a remote agent
+// that is not configured. It is an actor for the runs that call it already, and none for a new graph.
+func (s *Set) Absent(name string) bool {
+	o := s.outside(name)
+	return o != nil && o.Absent(name)
+}
 
 // Changes reports whether what is known of the actor may change while the process runs.
-func (s *Set) Changes(name string) bool { return strings.HasPrefix(name, mcp.Prefix) }
+func (s *Set) Changes(name string) bool { return s.outside(name) != nil }
 
 // Actor is the actor of that name.
 func (s *Set) Actor(name string) (workgraph.Actor, bool) {
-	if strings.HasPrefix(name, mcp.Prefix) {
-		a, ok := s.mcp.Actor(name)
+	if o := s.outside(name); o != nil {
+		a, ok := o.Actor(name)
 		if ok {
 			a = actor.Attaching(a)
 		}
@@ -174,14 +220,24 @@ func (s *Set) Actor(name string) (workgraph.Actor, bool) {
 
 // Specs lists all actors by name.
 func (s *Set) Specs() []actor.Spec {
-	return slices.SortedFunc(slices.Values(slices.Concat(s.Registry.Specs(), s.mcp.Specs())), func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(slices.Values(slices.Concat(s.Registry.Specs(), s.mcp.Specs(), s.a2a.Specs())), func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Run keeps MCP servers connected until ctx ends.
-func (s *Set) Run(ctx context.Context) error { return s.mcp.Run(ctx) }
+// Unfinished hears that a run of that graph ended otherwise than completed, with its state.
+func (s *Set) Unfinished(p *workgraph.Program, state map[string]json.RawMessage) {
+	s.a2a.Unfinished(p, state)
+}
 
-// Close ends the connections to MCP servers, and the servers that were started.
-func (s *Set) Close() error { return s.mcp.Close() }
+// Run keeps MCP servers connected, and the cards of remote agents fresh, until ctx ends.
+func (s *Set) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.mcp.Run(ctx) })
+	g.Go(func() error { return s.a2a.Run(ctx) })
+	return g.Wait()
+}
+
+// Close ends the connections to MCP servers and remote agents, and the servers that were started.
+func (s *Set) Close() error { return errors.Join(s.mcp.Close(), s.a2a.Close()) }
 
 // embedder makes vectors for the memory, or is nil.
 func embedder(models *llm.Set) remember.Embedder {

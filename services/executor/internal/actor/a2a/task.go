@@ -1,0 +1,473 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// statePosition is the key of the run's state that says which task the run follows.
+const statePosition = "task"
+
+// position is the task that a run follows.
+type position struct {
+	Agent   string `json:"agent"`
+	Task    string `json:"task"`
+	Context string `json:"context,omitempty"`
+	// Polls is how often the task was looked at in vain, for the length of the next pause.
+	Polls int `json:"polls,omitempty"`
+}
+
+const (
+	// firstPoll and longestPoll bound the pause between two looks at a task. A pause of more than hold
+	// is a timer of the run, which then holds no memory.
+	firstPoll, longestPoll, hold = 250 * time.Millisecond, time.Minute, 5 * time.Second
+	// enterWithin is how long a step waits for its turn before it comes back later.
+	enterWithin = 2 * time.Second
+	// progressEvery is the least time between two reports of a task's status.
+	progressEvery = 100 * time.Millisecond
+	// largeResult is the size from which on a result asks for room.
+	largeResult = 64 << 10
+	// maxListed is how many tasks are looked through for one that a lost answer was about.
+	maxListed = 20
+)
+
+// Parts describe the steps of the runs that this package asks for.
+func (s *Agents) Parts() []actor.Spec {
+	part := func(name, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
+		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Elsewhere: true, Internal: true, Actor: f,
+			Schema: `{"type": "object", "additionalProperties": false}`, Description: description + " The actors a2a/AGENT use it."}
+	}
+	return []actor.Spec{
+		part(actorSend, "Sends a message to a remote agent.", workgraph.Unsafe, s.send),
+		part(actorFollow, "Follows a task of a remote agent until it ends or asks.", workgraph.Idempotent, s.follow),
+		part(actorReply, "Sends an answer to a task of a remote agent.", workgraph.Unsafe, s.reply),
+		part(actorResult, "Gives the result of a remote agent.", workgraph.Pure, result),
+	}
+}
+
+// asked is the input of the run, and its agent.
+func (s *Agents) asked(c *workgraph.Call) (r request, ag *agent, err error) {
+	raw, ok := c.Var("input")
+	var in struct {
+		Named struct {
+			Request *request `json:"request"`
+		} `json:"named"`
+	}
+	if !ok || json.Unmarshal(raw, &in) != nil || in.Named.Request == nil {
+		return r, nil, actor.BadArguments("this actor is for the runs that a2a/AGENT makes")
+	}
+	r = *in.Named.Request
+	if ag = s.byName[r.Agent]; ag == nil {
+		return r, nil, s.unknown(r.Agent)
+	}
+	return r, ag, nil
+}
+
+// at is the task that the run follows.
+func at(c *workgraph.Call) (position, error) {
+	raw, _ := c.Var("state")
+	var st map[string]json.RawMessage
+	var p position
+	if json.Unmarshal(raw, &st) != nil || json.Unmarshal(st[statePosition], &p) != nil || p.Task == "" {
+		return p, actor.BadArguments("the state of the run does not say which task it follows")
+	}
+	return p, nil
+}
+
+// to is an outcome that goes on at a node, with a position if it is not nil.
+func to(node string, value json.RawMessage, p *position) (workgraph.Outcome, error) {
+	out := workgraph.Outcome{Select: &workgraph.Select{Others: workgraph.SelectNames, Names: []string{node}}}
+	if len(value) > 0 {
+		out.Values = []json.RawMessage{value}
+	}
+	if p != nil {
+		raw, err := actor.Encode(p)
+		if err != nil {
+			return out, actor.BadArguments("%v", err)
+		}
+		out.State = map[string]json.RawMessage{statePosition: raw}
+	}
+	return out, nil
+}
+
+// done is the outcome with the result of the task.
+func done(ctx context.Context, name string, value json.RawMessage, err error) (workgraph.Outcome, error) {
+	if err != nil {
+		return workgraph.Outcome{}, unusable(name, err)
+	}
+	if len(value) > largeResult {
+		if err := actor.Room(ctx, int64(len(value))); err != nil {
+			return workgraph.Outcome{}, err
+		}
+	}
+	return to(nodeResult, value, nil)
+}
+
+// result is the last step: what it is given is the result of the run.
+func result(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	if len(c.Args) == 0 {
+		return workgraph.Outcome{}, actor.BadArguments("there is no result")
+	}
+	return workgraph.Outcome{Values: c.Args[:1]}, nil
+}
+
+// modes are the media types that a result may have.
+func modes() []string { return []string{"text/plain", "application/json", "*/*"} }
+
+// send sends the message and ends as soon as the agent says which task it is, so that the id of the
+// task is durable before anything waits for the task.
+func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	r, ag, err := s.asked(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	leave, err := ag.enter(ctx, c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	defer leave()
+	repeats := c.Effect != workgraph.Unsafe
+	if repeats { // an earlier attempt, of a dead executor maybe, may have sent it
+		if t := ag.lost(ctx, r); t != nil {
+			return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(t.ID), Context: t.ContextID})
+		}
+	}
+	m := &sdk.Message{ID: r.MessageID, ContextID: r.Context, Role: sdk.MessageRoleUser, Parts: toSDK(r.Parts), Metadata: map[string]any{metaEffectKey: r.EffectKey}}
+	first, err := ag.deliver(ctx, m)
+	if err != nil {
+		return workgraph.Outcome{}, ag.fault(ctx, err, repeats)
+	}
+	return begun(ctx, ag, first)
+}
+
+// begun is where the run goes on after the first answer to a message.
+func begun(ctx context.Context, ag *agent, first sdk.Event) (workgraph.Outcome, error) {
+	if m, ok := first.(*sdk.Message); ok {
+		value, err := messageValue(m)
+		return done(ctx, ag.name, value, err)
+	}
+	info := first.TaskInfo()
+	if id := string(info.TaskID); id == "" || len(id) > maxContext || len(info.ContextID) > maxContext {
+		return workgraph.Outcome{}, unusable(ag.name, errors.New("it names no task by an id of 1 to 256 bytes"))
+	}
+	if t, ok := first.(*sdk.Task); ok && t.Status.State == sdk.TaskStateCompleted {
+		value, err := resultOf(t)
+		return done(ctx, ag.name, value, err)
+	}
+	return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(info.TaskID), Context: info.ContextID})
+}
+
+// metaEffectKey is the entry of a message's metadata with the effect key: the same for every attempt of
+// one intent.
+const metaEffectKey = "epigraph.run/effect-key"
+
+// deliver sends a message and returns the first answer to it. The agent is asked to answer at once: a
+// stream of the message's own would end with this request, and with some agents what they keep of the
+// task as well.
+func (ag *agent) deliver(ctx context.Context, m *sdk.Message) (sdk.Event, error) {
+	card, err := ag.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ag.cfg.Timeout)
+	defer cancel()
+	none := 0
+	return card.client.SendMessage(ctx, &sdk.SendMessageRequest{Message: m, Config: &sdk.SendMessageConfig{AcceptedOutputModes: modes(), HistoryLength: &none, ReturnImmediately: true}})
+}
+
+// lost is the task of a message that was sent in an earlier attempt, if the agent lists it.
+func (ag *agent) lost(ctx context.Context, r request) *sdk.Task {
+	card, err := ag.current(ctx)
+	if err != nil || r.Context == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ag.cfg.Timeout)
+	defer cancel()
+	page, err := card.client.ListTasks(ctx, &sdk.ListTasksRequest{ContextID: r.Context, PageSize: maxListed})
+	if err != nil {
+		return nil // not every agent lists tasks; the id of the message tells it of the repetition
+	}
+	for _, t := range page.Tasks {
+		if t == nil || t.ContextID != r.Context {
+			continue
+		}
+		if r.Alone || slices.ContainsFunc(t.History, func(m *sdk.Message) bool { return m != nil && m.ID == r.MessageID }) {
+			return t
+		}
+	}
+	return nil
+}
+
+// enter takes a turn for a request that is sent.
+func (ag *agent) enter(ctx context.Context, c *workgraph.Call) (leave func(), err error) {
+	within, cancel := context.WithTimeout(ctx, ag.cfg.Timeout)
+	defer cancel()
+	if leave, err = ag.turns.Enter(within, actor.NamespaceOf(ctx)); err == nil {
+		return leave, nil
+	}
+	if ctx.Err() != nil {
+		return nil, actor.Interrupted(workgraph.NotPerformed)
+	}
+	return nil, workgraph.Errorf(workgraph.NotPerformed, ReasonDown, "%d requests are under way at the remote agent %q, and none ended within %s", ag.cfg.Parallel, ag.name, ag.cfg.Timeout)
+}
+
+// reply sends the answer to the question of a task, unless the task has gone on already: then the
+// answer of an earlier attempt has arrived.
+func (s *Agents) reply(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	r, ag, err := s.asked(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	p, err := at(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	if len(c.Args) == 0 {
+		return workgraph.Outcome{}, actor.BadArguments("there is no answer")
+	}
+	leave, err := ag.enter(ctx, c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	defer leave()
+	t, err := ag.task(ctx, p.Task)
+	if err != nil { // nothing was sent
+		fault := ag.fault(ctx, err, true)
+		if e, ok := errors.AsType[*workgraph.Error](fault); ok && e.Type == workgraph.Retryable {
+			e.Type = workgraph.NotPerformed
+		}
+		return workgraph.Outcome{}, fault
+	}
+	p.Polls = 0
+	if t.Status.State != sdk.TaskStateInputRequired {
+		return to(nodeFollow, nil, &p)
+	}
+	m := &sdk.Message{ID: stableID("reply", r.EffectKey, strconv.Itoa(c.Visit)), TaskID: sdk.TaskID(p.Task), ContextID: p.Context, Role: sdk.MessageRoleUser,
+		Parts: toSDK(answerParts(c.Args[0])), Metadata: map[string]any{metaEffectKey: c.EffectKey()}}
+	first, err := ag.deliver(ctx, m)
+	if err != nil {
+		return workgraph.Outcome{}, ag.fault(ctx, err, c.Effect != workgraph.Unsafe)
+	}
+	if info := first.TaskInfo(); info.TaskID != "" && string(info.TaskID) != p.Task {
+		return workgraph.Outcome{}, unusable(ag.name, errors.New("it answers for another task"))
+	}
+	if _, ok := first.(*sdk.Message); ok {
+		return begun(ctx, ag, first)
+	}
+	return to(nodeFollow, nil, &p)
+}
+
+// follow looks at the task until it ends or asks. It reads the stream of the task while there is one;
+// else it looks at the task ever more seldom, and for a long pause leaves a timer.
+func (s *Agents) follow(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	_, ag, err := s.asked(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	p, err := at(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	within, cancel := context.WithTimeout(ctx, enterWithin)
+	leave, err := ag.turns.Enter(within, actor.NamespaceOf(ctx))
+	cancel()
+	switch {
+	case ctx.Err() != nil:
+		return workgraph.Outcome{}, actor.Interrupted(workgraph.NotPerformed)
+	case err != nil:
+		return later(p, longestPoll)
+	}
+	defer leave()
+	w := &watch{ag: ag, c: c, to: actor.ReporterOf(ctx), seen: map[sdk.ArtifactID]bool{}}
+	for {
+		t, err := ag.task(ctx, p.Task)
+		if err != nil {
+			return workgraph.Outcome{}, ag.fault(ctx, err, true)
+		}
+		w.status(t.Status)
+		if out, over, err := conclude(ctx, ag, p, t); over {
+			return out, err
+		}
+		told, ended := w.stream(ctx, p.Task)
+		if told {
+			p.Polls = 0
+		}
+		if ended {
+			w.deaf = true // how it ended is looked up, and what the agent keeps may lag behind what it tells
+		}
+		if ctx.Err() != nil {
+			return workgraph.Outcome{}, actor.Interrupted(workgraph.Retryable)
+		}
+		pause := min(firstPoll<<min(p.Polls, 20), longestPoll)
+		p.Polls++
+		if pause > hold {
+			return later(p, pause)
+		}
+		if err := rest(ctx, pause); err != nil {
+			return workgraph.Outcome{}, actor.Interrupted(workgraph.Retryable)
+		}
+		c.Heartbeat()
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// later comes back after a pause, in which the run holds nothing.
+func later(p position, pause time.Duration) (workgraph.Outcome, error) {
+	out, err := to(nodeFollow, json.RawMessage("null"), &p)
+	out.Select.Self = true
+	out.Wait = &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(pause)}}
+	return out, err
+}
+
+// conclude is where the run goes on after what the task has become. over is false while the agent
+// works.
+func conclude(ctx context.Context, ag *agent, p position, t *sdk.Task) (out workgraph.Outcome, over bool, err error) {
+	fail := func(reason, what string) (workgraph.Outcome, bool, error) {
+		return workgraph.Outcome{}, true, workgraph.Errorf(workgraph.Permanent, reason, "the remote agent %q %s: %s", ag.name, what, said(t.Status.Message))
+	}
+	switch t.Status.State {
+	case sdk.TaskStateCompleted:
+		value, err := resultOf(t)
+		out, err = done(ctx, ag.name, value, err)
+		return out, true, err
+	case sdk.TaskStateFailed:
+		return fail(ReasonFailed, "failed at the task")
+	case sdk.TaskStateRejected:
+		return fail(ReasonRejected, "rejected the task")
+	case sdk.TaskStateCanceled:
+		return fail(ReasonCanceled, "canceled the task")
+	case sdk.TaskStateAuthRequired:
+		return workgraph.Outcome{}, true, ag.unauthorized(said(t.Status.Message))
+	case sdk.TaskStateInputRequired:
+		prompt, err := messageValue(t.Status.Message)
+		if err != nil {
+			return workgraph.Outcome{}, true, unusable(ag.name, err)
+		}
+		if string(prompt) == "null" {
+			if prompt, err = actor.Encode("The remote agent " + ag.name + " asks for input."); err != nil {
+				return workgraph.Outcome{}, true, unusable(ag.name, err)
+			}
+		}
+		p.Polls = 0
+		out, err = to(nodeReply, nil, &p)
+		out.Wait = &workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: prompt}}
+		return out, true, err
+	}
+	return workgraph.Outcome{}, false, nil
+}
+
+// watch passes on what the stream of a task tells.
+type watch struct {
+	ag   *agent
+	c    *workgraph.Call
+	to   actor.Reporter
+	seen map[sdk.ArtifactID]bool
+	told time.Time
+	// deaf says that the agent gave no stream.
+	deaf bool
+}
+
+// stream reads the stream of a task until it ends or the task does. It reports whether the stream told
+// anything, and that the task has ended or asks.
+func (w *watch) stream(ctx context.Context, id string) (told, ended bool) {
+	card, err := w.ag.current(ctx)
+	if err != nil || !card.streams || w.deaf {
+		return false, false
+	}
+	first := true
+	for e, err := range card.client.SubscribeToTask(ctx, &sdk.SubscribeToTaskRequest{ID: sdk.TaskID(id)}) {
+		if err != nil {
+			w.deaf = first
+			return told, false
+		}
+		if t, ok := e.(*sdk.Task); ok && first { // how things stand, which was just looked at
+			first = false
+			w.snapshot(t)
+			continue
+		}
+		first, told = false, true
+		w.c.Heartbeat()
+		var now sdk.TaskState
+		switch e := e.(type) {
+		case *sdk.TaskArtifactUpdateEvent:
+			w.artifact(e.Artifact, e.Append)
+		case *sdk.TaskStatusUpdateEvent:
+			w.status(e.Status)
+			now = e.Status.State
+		case *sdk.Task:
+			w.snapshot(e)
+			now = e.Status.State
+		}
+		if over(now) {
+			return true, true
+		}
+	}
+	return told, false
+}
+
+// over reports whether a task in this state tells no more by itself.
+func over(s sdk.TaskState) bool {
+	return s.Terminal() || s == sdk.TaskStateInputRequired || s == sdk.TaskStateAuthRequired
+}
+
+func (w *watch) snapshot(t *sdk.Task) {
+	for _, a := range t.Artifacts {
+		if a != nil && !w.seen[a.ID] {
+			w.artifact(a, false)
+		}
+	}
+}
+
+// maxSeen bounds the artifacts that are told apart.
+const maxSeen = 1000
+
+func (w *watch) artifact(a *sdk.Artifact, appends bool) {
+	if a == nil || !appends && w.seen[a.ID] { // it takes the place of what was told
+		return
+	}
+	if len(w.seen) < maxSeen {
+		w.seen[a.ID] = true
+	}
+	if text := textOf(a.Parts); text != "" {
+		w.to.Text(text)
+	}
+}
+
+// status reports what the agent says about its work.
+func (w *watch) status(s sdk.TaskStatus) {
+	now := time.Now()
+	if now.Sub(w.told) < progressEvery {
+		return
+	}
+	w.told = now
+	at := struct {
+		State   string `json:"state"`
+		Message string `json:"message,omitempty"`
+	}{State: errs.Clip(clean(string(s.State)), 64)}
+	if s.Message != nil {
+		at.Message = errs.Clip(textOf(s.Message.Parts), 500)
+	}
+	if raw, err := json.Marshal(at); err == nil {
+		w.to.Progress(raw)
+	}
+}
