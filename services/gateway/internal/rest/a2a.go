@@ -16,10 +16,10 @@ import (
 // agentRoutes serve clients of the Agent2Agent protocol. Each method of it needs the rights of the calls
 // that it makes. Cards are shown to everybody, and what the namespace has only to those with a key.
 func (s *Server) agentRoutes() (out []*route) {
-	executor := authorized{s.Cells.Conn(cells.Executor)}
+	executor := authorized{s.Cells.Conn(cells.Executor), s}
 	server := a2a.New(a2a.Options{
 		Executor: executorv1.NewExecutorServiceClient(executor), Threads: executorv1.NewThreadServiceClient(executor),
-		Workflows: registryv1.NewWorkflowServiceClient(authorized{s.Cells.Conn(cells.Registry)}),
+		Workflows: registryv1.NewWorkflowServiceClient(authorized{s.Cells.Conn(cells.Registry), s}),
 		Log:       s.log, Describe: func(err error) *errorsv1.Error { return s.message(fromCall(err), "") },
 		URL: s.PublicURL, Version: s.Info.Version, KeepAlive: s.KeepAlive, WriteTimeout: s.WriteTimeout, Stopping: host.Draining,
 	})
