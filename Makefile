@@ -48,7 +48,7 @@ build: ## Build the command into ./bin
 	@CGO_ENABLED=0 go build -v -trimpath -ldflags "$$(scripts/stamp)" -o bin/epigraph ./cmd/epigraph 2>&1 | scripts/counted
 
 # What the binary may weigh, in bytes; docs/development/tools.md says what it is made of.
-MAX_BINARY ?= 116000000
+MAX_BINARY ?= 118000000
 
 .PHONY: size
 size: build ## Fail if the binary is larger than MAX_BINARY, or gs:// stores cannot be built in or s3:// ones left out
