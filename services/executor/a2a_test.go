@@ -238,7 +238,8 @@ func TestA2A_Card(t *testing.T) {
 	t.Run("IsKept", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "kept.db")
 		at := func(c *executor.Config) { c.SQLitePath = path }
-		down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // the agent, until it is closed
+		// The agent, until it is closed.
+		down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			resp, err := http.Get(agent.URL + "/log")
 			if err == nil {
 				err = resp.Body.Close()

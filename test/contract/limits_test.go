@@ -30,6 +30,7 @@ const (
 	fixed       = "services/executor/internal/actor/tool."
 	door        = "services/gateway/mcpserver."
 	agents      = "services/gateway/internal/a2a."
+	remote      = "services/executor/internal/actor/a2a."
 	engine      = "services/executor/internal/engine."
 	author      = "services/planner/internal/author."
 	agent       = "services/executor/internal/actor/agent"
@@ -97,26 +98,34 @@ var figures = map[string][]figure{
 	"all expressions of one step of a run (one outcome, signal, answer)": {{"10,000,000", wg + "commandCostLimit"}, {"10 seconds", engine + "maxEvaluation"}},
 	"all expressions of one call of `cel` or `template`": {{"10 seconds", actors + "maxExpressionTime"}, {"1,000", "services/executor/internal/actor/template.maxHoles"},
 		{"4 MiB", "services/executor/internal/actor/template.maxOutput"}},
-	"one value that an expression makes":                 {{"1,048,576", wg + "maxValueParts"}, {"16-byte", wg + "textUnit"}},
-	"result of one expression, as JSON":                  {{"16 MiB", wg + "maxExprResult"}},
-	"text of one script of `starlark`":                   {{"64 KiB", script + "maxScript"}, {"500", script + "maxNesting"}},
-	"integers of a script":                               {{"65,536", script + "maxIntBits"}},
-	"values and functions of a script within each other": {{"1,000", script + "maxDepth"}, {"100", script + "maxCalls"}},
-	"what a script prints":                               {{"100 lines", script + "maxPrints"}, {"1 KiB", script + "maxPrinted"}},
-	"result of one script, as JSON":                      {{"16 MiB", script + "maxResult"}},
-	"tools of one executor":                              {{"1,000", fixed + "maxTools"}},
-	"fixed arguments, and schema, of one tool":           {{"1 MiB", fixed + "maxText"}},
-	"servers of one executor":                            {{"100", tools + "maxServers"}},
-	"tools of one server":                                {{"1,000", tools + "maxTools"}, {"4 MiB", tools + "maxToolBytes"}, {"100 pages", tools + "maxPages"}},
-	"one tool":                                           {{"64 KiB", tools + "maxSchema"}, {"1 KiB", tools + "maxDescription"}},
-	"reports of progress of one call":                    {{"100 milliseconds", tools + "progressEvery"}},
-	"a server that does not read":                        {{"10 seconds", tools + "writeWithin"}},
-	"a request over A2A":                                 {{"1 MiB", agents + "MaxBody"}, {"20,000 values", agents + "maxValues"}, {"64 deep", agents + "maxDepth"}},
-	"a message of A2A":                                   {{"100 parts", agents + "maxParts"}, {"256 bytes", agents + "maxMessageID"}, {"256 bytes", agents + "maxContext"}},
-	"a card":                                             {{"200 skills", agents + "maxSkills"}, {"1 KiB", agents + "maxText"}, {"20 tags", agents + "maxTags"}},
-	"the history of a task":                              {{"100 messages", agents + "maxHistory"}, {"100 questions", agents + "maxQuestions"}},
-	"a page of tasks":                                    {{"100", agents + "maxPage"}},
-	"the wait of `message/send`":                         {{"10 minutes", agents + "maxWait"}},
+	"one value that an expression makes":                                {{"1,048,576", wg + "maxValueParts"}, {"16-byte", wg + "textUnit"}},
+	"result of one expression, as JSON":                                 {{"16 MiB", wg + "maxExprResult"}},
+	"text of one script of `starlark`":                                  {{"64 KiB", script + "maxScript"}, {"500", script + "maxNesting"}},
+	"integers of a script":                                              {{"65,536", script + "maxIntBits"}},
+	"values and functions of a script within each other":                {{"1,000", script + "maxDepth"}, {"100", script + "maxCalls"}},
+	"what a script prints":                                              {{"100 lines", script + "maxPrints"}, {"1 KiB", script + "maxPrinted"}},
+	"result of one script, as JSON":                                     {{"16 MiB", script + "maxResult"}},
+	"tools of one executor":                                             {{"1,000", fixed + "maxTools"}},
+	"fixed arguments, and schema, of one tool":                          {{"1 MiB", fixed + "maxText"}},
+	"servers of one executor":                                           {{"100", tools + "maxServers"}},
+	"tools of one server":                                               {{"1,000", tools + "maxTools"}, {"4 MiB", tools + "maxToolBytes"}, {"100 pages", tools + "maxPages"}},
+	"one tool":                                                          {{"64 KiB", tools + "maxSchema"}, {"1 KiB", tools + "maxDescription"}},
+	"reports of progress of one call":                                   {{"100 milliseconds", tools + "progressEvery"}},
+	"a server that does not read":                                       {{"10 seconds", tools + "writeWithin"}},
+	"remote agents of one executor":                                     {{"100", remote + "maxAgents"}, {"20 `hosts`", remote + "maxHosts"}},
+	"the card of a remote agent":                                        {{"256 KiB", remote + "maxCard"}, {"4 KiB", remote + "maxDescription"}},
+	"parts of a message to a remote agent":                              {{"100", remote + "maxParts"}},
+	"ids of tasks and contexts":                                         {{"256 bytes", remote + "maxContext"}},
+	"words of an agent in an error":                                     {{"2,000 bytes", remote + "maxWords"}},
+	"reports of the status of one task":                                 {{"100 milliseconds", remote + "progressEvery"}},
+	"tasks that are looked through for a message whose answer was lost": {{"20 newest", remote + "maxListed"}},
+	"pause between two looks at a task":                                 {{"250 milliseconds", remote + "firstPoll"}, {"1 minute", remote + "longestPoll"}},
+	"a request over A2A":                                                {{"1 MiB", agents + "MaxBody"}, {"20,000 values", agents + "maxValues"}, {"64 deep", agents + "maxDepth"}},
+	"a message of A2A":                                                  {{"100 parts", agents + "maxParts"}, {"256 bytes", agents + "maxMessageID"}, {"256 bytes", agents + "maxContext"}},
+	"a card of ours":                                                    {{"200 skills", agents + "maxSkills"}, {"1 KiB", agents + "maxText"}, {"20 tags", agents + "maxTags"}},
+	"the history of a task":                                             {{"100 messages", agents + "maxHistory"}, {"100 questions", agents + "maxQuestions"}},
+	"a page of tasks":                                                   {{"100", agents + "maxPage"}},
+	"the wait of `message/send`":                                        {{"10 minutes", agents + "maxWait"}},
 
 	"one answer of a tool": {{"256 KiB", door + "maxAnswer"}, {"64 KiB", door + "maxPart"}},
 	"one list of a tool":   {{"100", door + "maxList"}, {"20", door + "maxFaults"}},
@@ -184,7 +193,7 @@ func value(t *testing.T, text string) int64 {
 	require.NotNil(t, m, text)
 	n, err := strconv.ParseInt(strings.ReplaceAll(m[1], ",", ""), 10, 64)
 	require.NoError(t, err, text)
-	unit := map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "milliseconds": int64(time.Millisecond), "seconds": int64(time.Second), "minutes": int64(time.Minute)}[m[2]]
+	unit := map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "milliseconds": int64(time.Millisecond), "seconds": int64(time.Second), "minute": int64(time.Minute), "minutes": int64(time.Minute)}[m[2]]
 	return n * max(unit, 1)
 }
 

@@ -1,5 +1,5 @@
-// Package mcptest finds the servers and clients of MCP, and the client of A2A, of other people that tests call.
-// scripts/ensure-mcp-servers installs them. It must not know what is tested.
+// Package mcptest finds the servers and clients of MCP, and the client of A2A, of other people that
+// tests call. scripts/ensure-mcp-servers installs them. It must not know what is tested.
 package mcptest
 
 import (

@@ -198,8 +198,8 @@ func bounded(body []byte) error {
 // writer is a writer that the library can flush.
 type writer struct{ *paced.Writer }
 
-// Flush implements http.Flusher.
-func (w *writer) Flush() { _ = http.NewResponseController(w.Writer).Flush() } // the client is gone if this fails
+// Flush implements http.Flusher. It fails if the client is gone, and then the next write does, too.
+func (w *writer) Flush() { _ = http.NewResponseController(w.Writer).Flush() }
 
 // fault is an error as the protocol has it. The reason of the suite is in its data.
 func (s *Server) fault(err error) error {

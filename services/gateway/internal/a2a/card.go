@@ -46,8 +46,8 @@ func (s *Server) Card(w http.ResponseWriter, r *http.Request, stranger bool) err
 	return nil
 }
 
-// both is a card in one form for the clients of version 1.0 of the protocol and of 0.3, whose fields have other
-// names.
+// both is a card in one form for the clients of version 1.0 of the protocol and of 0.3, whose fields
+// have other names.
 func both(card *spec.AgentCard) ([]byte, error) {
 	raw, err := json.Marshal(card)
 	if err != nil {
