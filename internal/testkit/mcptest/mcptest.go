@@ -1,5 +1,5 @@
-// Package mcptest finds the servers and clients of MCP, and the client of A2A, of other people that
-// tests call. scripts/ensure-mcp-servers installs them. It must not know what is tested.
+// Package mcptest finds the servers and clients of other people that tests call: of MCP, A2A and OpenAI's API.
+// scripts/ensure-mcp-servers installs them. It must not know what is tested.
 package mcptest
 
 import (
@@ -9,18 +9,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
+// ofMCP begins the names of the packages of MCP.
+const ofMCP = "@modelcontextprotocol/"
+
 // Server is the command of the npm package @modelcontextprotocol/server-NAME. Where it is not
 // installed the test is skipped, or fails with TESTS_NO_SKIPS=1.
 func Server(t testing.TB, name string) (command string, args []string) {
 	t.Helper()
-	node, modules := installed(t, "server-"+name)
-	return node, []string{filepath.Join(modules, "@modelcontextprotocol", "server-"+name, "dist/index.js")}
+	node, modules := installed(t, ofMCP+"server-"+name)
+	return node, []string{filepath.Join(modules, ofMCP, "server-"+name, "dist/index.js")}
 }
 
 // Client is the command of Node.js and the folder of npm packages, in which the clients of the
@@ -29,9 +31,9 @@ func Server(t testing.TB, name string) (command string, args []string) {
 func Client(t testing.TB) (node, modules string) {
 	t.Helper()
 	for _, name := range []string{"sdk", "client"} {
-		installed(t, name)
+		installed(t, ofMCP+name)
 	}
-	return installed(t, "inspector")
+	return installed(t, ofMCP+"inspector")
 }
 
 // A2A is the command of Node.js and the folder of npm packages, in which the client of the JavaScript SDK of
@@ -41,11 +43,15 @@ func A2A(t testing.TB) (node, modules string) {
 	return installed(t, "@a2a-js/sdk")
 }
 
+// OpenAI is the command of Node.js and the folder of npm packages, in which OpenAI's client is. Where it is
+// not installed the test is skipped, or fails with TESTS_NO_SKIPS=1.
+func OpenAI(t testing.TB) (node, modules string) {
+	t.Helper()
+	return installed(t, "openai")
+}
+
 func installed(t testing.TB, name string) (node, modules string) {
 	t.Helper()
-	if !strings.HasPrefix(name, "@") {
-		name = "@modelcontextprotocol/" + name
-	}
 	_, here, _, _ := runtime.Caller(0)
 	modules = filepath.Join(filepath.Dir(here), "../../../bin/mcp/node_modules")
 	node, err := exec.LookPath("node")
