@@ -821,8 +821,8 @@ type Task struct {
 	// `workflow_slug` away, and the other way round. Lists leave it out.
 	Definition string `protobuf:"bytes,37,opt,name=definition,proto3" json:"definition,omitempty"`
 	// The version of the catalog that `run_id` runs, as SLUG@VERSION, whoever chose it: the task, its
-	// requirements, its epic or a model. Empty if it runs another graph, such as that of `definition`. Output
-	// only.
+	// requirements, its epic or a model. Empty if it runs another graph, such as that of `definition`.
+	// Output only.
 	RunWorkflow   string `protobuf:"bytes,38,opt,name=run_workflow,json=runWorkflow,proto3" json:"run_workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
