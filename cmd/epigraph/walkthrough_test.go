@@ -147,6 +147,13 @@ func TestWalkthrough(t *testing.T) {
 	const join, again, fork = "Read skill.md and join the fair", "Verify the webhook of the fair", "Set up a webhook for ServiceX"
 	type m = map[string]any
 	w := &walker{heard: map[string][]string{}}
+	var addr string
+	completed := func(task string) {
+		testkit.Eventually(t, func() bool {
+			_, raw := restCall(t, addr, http.MethodGet, "/v1/tasks/"+task, "")
+			return strings.Contains(string(raw), "TASK_STATE_COMPLETED")
+		})
+	}
 	epicOf := func(s said) string { return s.id("epic_id") }
 	w.says = map[string][]func(said) fakellm.Reply{
 		join: {
@@ -169,10 +176,11 @@ func TestWalkthrough(t *testing.T) {
 				return m{"epic_id": epicOf(s), "title": "Set up webhook for verification", "depends_on": s.id("task_id"), "requirements": m{"trigger": "webhook", "tools": []string{"code"}}}
 			}),
 			does(t, "workflow_create", func(said) m { return m{"dsl": verifier} }),
-			does(t, "task_update", func(s said) m {
-				return m{"task_id": s.id("task_id"), "status": "completed", "workflow_slug": s.id("slug"), "workflow_source": "created"}
+			does(t, "spawn_and_await", func(s said) m {
+				return m{"workflow_slug": s.id("slug"), "input_data": m{"challenge": "c0"}, "task_id": s.id("task_id")}
 			}),
 			does(t, "epic_update", func(s said) m {
+				completed(s.id("task_id")) // the run ends its task a moment after its own end
 				return m{"epic_id": epicOf(s), "status": "completed", "result_summary": "Registered. Webhook endpoint live."}
 			}),
 			ends("We have joined the fair."),
@@ -204,6 +212,7 @@ func TestWalkthrough(t *testing.T) {
 		},
 	}
 	d := serveWith(t, fakellm.Script{Answer: w.answer}, func(cfg *stack.Config) { cfg.Executor.Actors.HTTP.AllowPrivate = []string{"127.0.0.0/8"} })
+	addr = d.HTTPAddr()
 	command := func(t *testing.T, args ...string) string {
 		t.Helper()
 		var o, e bytes.Buffer
@@ -229,11 +238,12 @@ func TestWalkthrough(t *testing.T) {
 	t.Run("EpicTasksAndAWorkflowForAWebhook", func(t *testing.T) {
 		ask(t, join, "We have joined the fair.")
 		for i, step := range heard(join) {
-			if i != 3 && i != 7 { // answers of the service
+			if i != 3 && i != 7 && i != 11 { // answers of the service and of the workflow
 				require.Contains(t, step, `"success":true`, "step %d", i+1)
 			}
 		}
 		require.Contains(t, heard(join)[3], "Register by POST")
+		require.Contains(t, heard(join)[11], "verified c0")
 		require.Equal(t, []string{"epigraph"}, f.names())
 		epic := said{heard(join)}.id("epic_id")
 		shown := command(t, "epics", "show", epic, "--json")
@@ -293,17 +303,14 @@ func TestWalkthrough(t *testing.T) {
 		require.Contains(t, heardAll[0], `"workflow_ids":["fair-verify@1"]`)
 		require.Contains(t, heardAll[0], `"success_rate":1`)
 		got := heardAll[1:]
-		require.Contains(t, got[0], `"workflow_slugs":["fair-verify"]`)
+		require.Contains(t, got[0], `"workflow_slugs":["fair-verify@1"]`)
 		require.Contains(t, got[0], `"success_rate":1`)
 		require.Regexp(t, `"match_score":(0\.9[5-9]\d*|1)[,}]`, got[1])
 		require.Contains(t, got[1], `"recommendation":"reuse"`)
 		require.Contains(t, got[1], `"slug":"fair-verify"`)
 		require.Contains(t, got[4], "verified c9")
 		require.Contains(t, got[5], `"execution_id":"run_`)
-		testkit.Eventually(t, func() bool { // the run ends its task a moment after its own end
-			_, raw := restCall(t, d.HTTPAddr(), http.MethodGet, "/v1/tasks/"+said{got[:4]}.id("task_id"), "")
-			return strings.Contains(string(raw), "TASK_STATE_COMPLETED")
-		})
+		completed(said{got[:4]}.id("task_id"))
 	})
 	t.Run("ASimilarOneIsForkedAndPatched", func(t *testing.T) {
 		ask(t, fork, "ServiceX is set up.")

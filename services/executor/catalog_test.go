@@ -368,6 +368,46 @@ func TestRunChanges(t *testing.T) {
 			require.Contains(t, got[2], "RESUMED")
 			require.Equal(t, "ENDED CANCEL_REQUESTED 0", got[3])
 		})
+		t.Run("Task/ItsEpicAndItsWorkflowAreTold", func(t *testing.T) {
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Workflow: "welcome@2", TaskId: "tk_told", Named: who("ada")})
+			require.NoError(t, err)
+			f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+			end := f.ended(t, r.GetId())
+			for _, c := range f.registry.changesOf(r.GetId()) {
+				require.Equal(t, []string{"tk_told", "ep_of_tk_told"}, []string{c.GetTaskId(), c.GetEpicId()})
+			}
+			whole := f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+			require.Equal(t, []any{whole.GetNodes().GetTotal(), whole.GetNodes().GetCompleted(), whole.GetUsage().GetCalls()},
+				[]any{end.GetActivitySummary().GetTotalNodes(), end.GetActivitySummary().GetCompletedNodes(), end.GetActivitySummary().GetCalls()})
+			require.Positive(t, end.GetActivitySummary().GetCompletedNodes())
+			require.Equal(t, whole.GetEndTime().AsTime().Sub(whole.GetStartTime().AsTime()), end.GetActivitySummary().GetDuration().AsDuration())
+			f.registry.mu.Lock()
+			defer f.registry.mu.Unlock()
+			told := map[string]string{}
+			for _, c := range f.registry.confirmed {
+				told["confirm "+c.GetTaskId()] = c.GetRunId() + " " + c.GetWorkflow()
+			}
+			for _, s := range f.registry.settled {
+				told["settle "+s.GetTaskId()] = s.GetRunId() + " " + s.GetWorkflow()
+			}
+			want := r.GetId() + " welcome@2"
+			require.Equal(t, []string{want, want}, []string{told["confirm tk_told"], told["settle tk_told"]})
+		})
+		t.Run("Root/ThatIsAmendedAndDeleted", func(t *testing.T) {
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "human", `{"prompt": "?"}`), actorNode("b", "template", `{"text": "x"}`))})
+			require.NoError(t, err)
+			_, err = f.AmendRun(t.Context(), &executorv1.AmendRunRequest{RunId: r.GetId(), Patch: &executorv1.GraphPatch{PutNodes: []*graphv1.Node{actorNode("c", "template", `{"text": "y"}`)}}})
+			require.NoError(t, err)
+			f.changesInWords(t, r.GetId(), 2)
+			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: r.GetId(), Reason: "LATE"})
+			require.NoError(t, err)
+			f.ended(t, r.GetId()) // what a deleted run used is not known any more
+			_, err = f.DeleteRun(t.Context(), &executorv1.DeleteRunRequest{RunId: r.GetId()})
+			require.NoError(t, err)
+			got := f.changesInWords(t, r.GetId(), 4)
+			require.Equal(t, []string{"STARTED", "AMENDED", "ENDED CANCEL_REQUESTED 0", "DELETED"}, got)
+			require.EqualValues(t, 1, f.registry.changesOf(r.GetId())[3].GetRuns())
+		})
 		t.Run("Below/OfAWorkflowAlone", func(t *testing.T) {
 			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(
 				actorNode("a", "spawn", `{"ref": "workflow/welcome@5"}`),

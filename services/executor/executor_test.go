@@ -52,8 +52,10 @@ type fakeRegistry struct {
 	entries map[string]*registryv1.UsageEntry
 	booked  []*registryv1.UsageEntry
 	settled []*registryv1.SettleClaimRequest
-	changes []*registryv1.RunChange
-	threads []*registryv1.ThreadChange
+	// confirmed are the claims that were confirmed.
+	confirmed []*registryv1.ConfirmClaimRequest
+	changes   []*registryv1.RunChange
+	threads   []*registryv1.ThreadChange
 	// unwanted are orders to runs; onClaim, if not nil, is called with every claim for longer than a
 	// moment.
 	unwanted []*registryv1.Order
@@ -98,8 +100,11 @@ func (b *fakeRegistry) ClaimTask(_ context.Context, r *registryv1.ClaimTaskReque
 	})
 }
 
-func (b *fakeRegistry) ConfirmClaim(context.Context, *registryv1.ConfirmClaimRequest) (*registryv1.Task, error) {
-	return &registryv1.Task{}, b.do("confirm", func() error { return nil })
+func (b *fakeRegistry) ConfirmClaim(_ context.Context, r *registryv1.ConfirmClaimRequest) (*registryv1.Task, error) {
+	return &registryv1.Task{}, b.do("confirm", func() error {
+		b.confirmed = append(b.confirmed, r)
+		return nil
+	})
 }
 
 func (b *fakeRegistry) SettleClaim(_ context.Context, r *registryv1.SettleClaimRequest) (*registryv1.Task, error) {
@@ -483,6 +488,9 @@ func TestService(t *testing.T) {
 			evs := f.watch(t, &executorv1.WatchRunRequest{RunId: run.GetId(), DurableOnly: true})
 			require.NotNil(t, evs[len(evs)-1].GetRunEnded())
 			require.Zero(t, evs[len(evs)-1].GetRunEnded().GetUnbookedAttempts())
+			sum := evs[len(evs)-1].GetRunEnded().GetActivitySummary()
+			require.Equal(t, []int64{2, 2, 2, 140}, []int64{int64(sum.GetNodes().GetTotal()), int64(sum.GetNodes().GetCompleted()), sum.GetUsage().GetCalls(), sum.GetUsage().GetCostNanoUsd()})
+			require.NotNil(t, sum.GetDuration())
 			got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
 			require.NoError(t, err)
 			require.Equal(t, int64(140), got.GetUsage().GetCostNanoUsd(), "try %d", i)

@@ -229,7 +229,7 @@ func (u *maintenance) remove(ctx context.Context, e journal.Ended) error {
 			}
 		}
 	}
-	n, err := u.journal.DeleteRun(ctx, e.Namespace, e.RunID, 0)
+	n, err := u.journal.DeleteRun(ctx, e.Namespace, e.RunID, 0, nil)
 	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
 		return nil
 	}

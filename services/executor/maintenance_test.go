@@ -122,7 +122,7 @@ func TestMaintenance(t *testing.T) {
 	t.Run("Graphs/GoOnceNoRunRefersToThem", func(t *testing.T) {
 		defer func() { u.now = dbkit.Now }()
 		lone := begin(journal.StateCompleted, now, "", "lone")
-		_, err := j.DeleteRun(ctx, "acme", lone, 0)
+		_, err := j.DeleteRun(ctx, "acme", lone, 0, nil)
 		require.NoError(t, err)
 		require.NoError(t, u.work(ctx, dispatch.Job{}))
 		_, err = j.GraphBody(ctx, "acme", "lone")

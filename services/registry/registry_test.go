@@ -268,9 +268,10 @@ func taskWork(t *testing.T, c registryv1.RegistryServiceClient) {
 	bad := requireError(t, err, errs.FailedPrecondition, "TASK_NOT_CLAIMABLE")
 	require.Equal(t, "run_1", bad.Meta["run_id"])
 	start := timestamppb.New(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC))
-	got, err := c.ConfirmClaim(t.Context(), &registryv1.ConfirmClaimRequest{TaskId: v.GetId(), RunId: "run_1", StartTime: start})
+	got, err := c.ConfirmClaim(t.Context(), &registryv1.ConfirmClaimRequest{TaskId: v.GetId(), RunId: "run_1", StartTime: start, Workflow: "digest@3"})
 	require.NoError(t, err)
 	require.Equal(t, registryv1.TaskState_TASK_STATE_RUNNING, got.GetState())
+	require.Equal(t, "digest@3", got.GetRunWorkflow())
 	require.Equal(t, "run_1", got.GetRunId())
 	record := &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{
 		RunId: "run_1", NodeId: "a", Visit: 1, Attempt: 1, TaskId: v.GetId(), Kind: registryv1.UsageKind_USAGE_KIND_MODEL,
@@ -432,6 +433,10 @@ func apiErrors(t *testing.T, c registryv1.RegistryServiceClient) {
 			_, err := c.ConfirmClaim(ctx, &registryv1.ConfirmClaimRequest{TaskId: v.GetId(), RunId: "r", StartTime: &timestamppb.Timestamp{Seconds: 1 << 50}})
 			return err
 		}, errs.InvalidArgument, "TIME_INVALID", "start_time"},
+		"a run of a workflow without a version": {func(ctx context.Context) error {
+			_, err := c.ConfirmClaim(ctx, &registryv1.ConfirmClaimRequest{TaskId: v.GetId(), RunId: "r", Workflow: "digest"})
+			return err
+		}, errs.InvalidArgument, "WORKFLOW_REF_INVALID", "workflow"},
 		"a negative duration": {func(ctx context.Context) error {
 			_, err := c.SettleClaim(ctx, &registryv1.SettleClaimRequest{TaskId: v.GetId(), RunId: "r", State: 4, Duration: durationpb.New(-1)})
 			return err

@@ -206,6 +206,20 @@ func runsInTheFeed(t *testing.T, ctx context.Context, c registryv1.WorkflowServi
 	require.NoError(t, err)
 	require.Equal(t, at.AsTime(), first.GetEvents()[0].GetRunStarted().GetChangeTime().AsTime())
 
+	require.Equal(t, []int32{4, 0}, record(&registryv1.RunChange{RunId: "run_4", Seq: 1, Kind: started, TaskId: "tk_1", EpicId: "ep_1"},
+		&registryv1.RunChange{RunId: "run_4", Seq: 2, Kind: registryv1.RunChangeKind_RUN_CHANGE_KIND_AMENDED, TaskId: "tk_1", EpicId: "ep_1"},
+		&registryv1.RunChange{RunId: "run_4", Seq: 3, Kind: ended, Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED, TaskId: "tk_1", EpicId: "ep_1",
+			ActivitySummary: &registryv1.RunActivity{TotalNodes: 4, CompletedNodes: 2, FailedNodes: 1, SkippedNodes: 1, Calls: 5, Duration: durationpb.New(time.Second)}},
+		&registryv1.RunChange{RunId: "run_4", Seq: 4, Kind: registryv1.RunChangeKind_RUN_CHANGE_KIND_DELETED, TaskId: "tk_1", EpicId: "ep_1", Runs: 3}))
+	ofEpic := &registryv1.ListEventsRequest{EpicId: "ep_1"}
+	require.Equal(t, []string{"run_started run_4 <> 0  0", "run_amended run_4 <> 0  0", "run_ended run_4 <> 2  0", "run_deleted run_4 <> 0  0"}, list(ofEpic))
+	page, err := r.ListEvents(ctx, ofEpic)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ep_1", "tk_1"}, []string{page.GetEvents()[0].GetEpicId(), page.GetEvents()[0].GetRunStarted().GetTaskId()})
+	require.Empty(t, cmp.Diff(&registryv1.RunActivity{TotalNodes: 4, CompletedNodes: 2, FailedNodes: 1, SkippedNodes: 1, Calls: 5, Duration: durationpb.New(time.Second)},
+		page.GetEvents()[2].GetRunEnded().GetActivitySummary(), protocmp.Transform()))
+	require.EqualValues(t, 3, page.GetEvents()[3].GetRunDeleted().GetRuns())
+
 	refuse := func(reason string, change *registryv1.RunChange) {
 		change.RunId, change.Seq = "run_9", 1
 		_, err := r.RecordChanges(ctx, &registryv1.RecordChangesRequest{Runs: []*registryv1.RunChange{change}})

@@ -401,6 +401,9 @@ func taskText(e *env, x *registryv1.Task) string {
 	if x.GetRunId() != "" {
 		fmt.Fprintf(&b, "  run %s", x.GetRunId())
 	}
+	if x.GetRunWorkflow() != "" {
+		fmt.Fprintf(&b, " of %s", x.GetRunWorkflow())
+	}
 	if len(x.GetDependsOn()) > 0 {
 		fmt.Fprintf(&b, "  depends on %s", strings.Join(x.GetDependsOn(), ", "))
 	}

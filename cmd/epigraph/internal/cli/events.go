@@ -171,6 +171,13 @@ func eventLine(ev *registryv1.FeedEvent) string {
 		what = runLine(x.RunPaused)
 	case *registryv1.FeedEvent_RunResumed:
 		what = runLine(x.RunResumed)
+	case *registryv1.FeedEvent_RunAmended:
+		what = runLine(x.RunAmended)
+	case *registryv1.FeedEvent_RunDeleted:
+		what = runLine(x.RunDeleted)
+		if n := x.RunDeleted.GetRuns(); n > 1 {
+			what += "  " + view.Plural(int(n), "run")
+		}
 	case *registryv1.FeedEvent_ThreadCreated:
 		what = threadLine(x.ThreadCreated)
 	case *registryv1.FeedEvent_ThreadMessage:
@@ -204,6 +211,9 @@ func runLine(r *registryv1.RunChanged) string {
 	out := r.GetRunId()
 	if r.GetWorkflow() != "" {
 		out += "  " + r.GetWorkflow()
+	}
+	if r.GetTaskId() != "" {
+		out += "  " + r.GetTaskId()
 	}
 	if r.GetOutcome() != registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED {
 		out += "  " + view.Word(r.GetOutcome().String(), "WORKFLOW_RUN_OUTCOME_")

@@ -103,14 +103,14 @@ func (r *run) accounting(x extra, evs []workgraph.Event, end *workgraph.RunEnd, 
 	return append(out, told...), err
 }
 
-// changes returns the outbox items of what became of the run, for the feed. Roots are told, and runs below
-// them that are of a workflow of the catalog. Other runs below are parts of the work of a run that is told.
+// changes returns the outbox items of what became of the run, for the feed.
 func (r *run) changes(evs []workgraph.Event, now time.Time) (out []journal.Out, err error) {
-	if r.lineage.Parent != "" && r.lineage.Workflow == "" {
+	if !outbox.Told(r.lineage.Parent, r.lineage.Workflow) {
 		return nil, nil
 	}
+	task, epic := r.concerns()
 	for i := range evs {
-		c := outbox.RunChange{RunID: r.id, Parent: r.lineage.Parent, Workflow: r.lineage.Workflow, Seq: evs[i].Seq, Time: now, Trace: tracing.OfSpan(r.trace)}
+		c := outbox.RunChange{RunID: r.id, Parent: r.lineage.Parent, Workflow: r.lineage.Workflow, Task: task, Epic: epic, Seq: evs[i].Seq, Time: now, Trace: tracing.OfSpan(r.trace)}
 		switch evs[i].Kind {
 		case workgraph.RunStarted:
 			c.State = outbox.Started
@@ -118,13 +118,15 @@ func (r *run) changes(evs []workgraph.Event, now time.Time) (out []journal.Out, 
 			c.State, c.Reason = outbox.Paused, phrase.Clean(evs[i].Reason, maxToldReason)
 		case workgraph.RunResumed:
 			c.State, c.Reason = outbox.Resumed, phrase.Clean(evs[i].Reason, maxToldReason)
+		case workgraph.GraphAmended:
+			c.State = outbox.Amended
 		case workgraph.RunEnded:
 			end := evs[i].End
 			c.State, c.Outcome, c.Reason = outbox.Ended, outcomeOf(end), phrase.Clean(end.Reason, maxToldReason)
 			if e := record.NewRunError(end); e != nil {
 				c.Reason = phrase.Clean(e.Reason, maxToldReason)
 			}
-			c.Used = r.unused(now)
+			c.Used, c.Activity = r.unused(now), r.activity(now)
 		default:
 			continue
 		}
@@ -135,6 +137,25 @@ func (r *run) changes(evs []workgraph.Event, now time.Time) (out []journal.Out, 
 		out = append(out, o)
 	}
 	return out, nil
+}
+
+// concerns are the task that the run works on, or that pays for it now, and the epic of that task, or the one
+// that pays.
+func (r *run) concerns() (task, epic string) {
+	if p := r.payer.Load(); r.task == "" && p != nil {
+		return p.Task, p.Epic
+	}
+	return r.task, r.epic
+}
+
+// activity sums up what the run did until its end.
+func (r *run) activity(now time.Time) *outbox.Activity {
+	a := &outbox.Activity{Nodes: r.Tally.Counts, Calls: r.usage.Calls}
+	if !r.started.IsZero() {
+		d := max(now.Sub(r.started), 0)
+		a.Duration = &d
+	}
+	return a
 }
 
 // unused is what the run used if that is nothing, so that its end can be told at once; nil if it made calls,
@@ -165,7 +186,7 @@ func outcomeOf(end *workgraph.RunEnd) outbox.Outcome {
 }
 
 func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
-	s := outbox.Settle{TaskID: r.task, RunID: r.id, Outcome: outcomeOf(end), Summary: summary(end.Result), End: now, Trace: tracing.OfSpan(r.trace)}
+	s := outbox.Settle{TaskID: r.task, RunID: r.id, Workflow: r.lineage.Workflow, Outcome: outcomeOf(end), Summary: summary(end.Result), End: now, Trace: tracing.OfSpan(r.trace)}
 	if !r.started.IsZero() {
 		s.Duration = max(now.Sub(r.started), 0)
 	}

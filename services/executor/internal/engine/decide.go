@@ -372,7 +372,7 @@ func (r *run) confirm(w *journal.Append, now time.Time) error {
 	if r.task == "" || r.lineage.Borrowed {
 		return nil
 	}
-	o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Start: now, Trace: tracing.OfSpan(r.trace)}.Out()
+	o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Workflow: r.lineage.Workflow, Start: now, Trace: tracing.OfSpan(r.trace)}.Out()
 	if err != nil {
 		return err
 	}

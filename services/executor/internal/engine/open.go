@@ -23,6 +23,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/suspect"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -49,8 +51,12 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		cfg.MaxLiveBytes/4)
 	e.feed = feed.New(d.Journal, e.booked, e, feed.Options{Poll: cfg.WatchPoll, KeepAlive: cfg.KeepAlive, Watches: cfg.MaxWatches})
 	e.deliveries = feed.NewDeliveries(d.Journal, e.booked)
+	var tellDeleted journal.TellDeleted
+	if d.Claims != nil {
+		tellDeleted = outbox.OfDeleted
+	}
 	e.Handler = command.New(command.Deps{Journal: d.Journal, Live: liveRuns{e}, Positions: e.Positions(), Programs: e.programs, Computing: e.computing,
-		Prices: e.prices, Feed: e.feed, Tokens: e.Tokens(), Logger: e.log, ApprovedByAnother: cfg.ApprovedByAnother}, cfg.MaxPayload)
+		Prices: e.prices, Feed: e.feed, Tokens: e.Tokens(), Logger: e.log, ApprovedByAnother: cfg.ApprovedByAnother, TellDeleted: tellDeleted}, cfg.MaxPayload)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e.observed); err != nil {
 		return nil, fmt.Errorf("make metrics: %w", err)

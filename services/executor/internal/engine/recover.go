@@ -153,12 +153,17 @@ func quarantine(ref journal.RunRef) journal.Event {
 }
 
 // quarantined tells the feed of a run that was quarantined, as run.changes does of other pauses.
-func quarantined(ref journal.RunRef, parent string, metadata []byte) []journal.Out {
-	m, err := record.DecodeMetadata(metadata)
-	if err != nil || parent != "" && m.Workflow == "" {
+func quarantined(ref journal.RunRef, run *journal.Run) []journal.Out {
+	m, err := record.DecodeMetadata(run.Metadata)
+	if err != nil || !outbox.Told(run.ParentID, m.Workflow) {
 		return nil
 	}
-	o, err := outbox.RunChange{RunID: ref.RunID, Parent: parent, Workflow: m.Workflow, State: outbox.Paused, Seq: ref.LastSeq, Time: dbkit.Now(), Reason: journal.ReasonQuarantined}.Out()
+	c := outbox.RunChange{RunID: ref.RunID, Parent: run.ParentID, Workflow: m.Workflow, State: outbox.Paused, Task: run.TaskID, Epic: run.EpicID, Seq: ref.LastSeq, Time: dbkit.Now(),
+		Reason: journal.ReasonQuarantined}
+	if p := m.Payer; c.Task == "" && p != nil {
+		c.Task, c.Epic = p.Task, p.Epic
+	}
+	o, err := c.Out()
 	if err != nil {
 		panic(fmt.Sprintf("engine: a change cannot be encoded: %v", err))
 	}

@@ -121,7 +121,7 @@ func TestWebhookJobs(t *testing.T) {
 			_, err = l.Deliveries().Of(t.Context(), a.Job().Args)
 			require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err), "of another namespace")
 			a.Namespace = ns
-			_, err = l.j.DeleteRun(t.Context(), ns, id, 0)
+			_, err = l.j.DeleteRun(t.Context(), ns, id, 0, nil)
 			require.NoError(t, err)
 			_, err = l.Deliveries().Of(t.Context(), a.Job().Args)
 			require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err))

@@ -17,13 +17,18 @@ const Deleted = "!deleted"
 type Deletion interface {
 	// DeleteRun hides a run that has ended, and the ended runs below it, from every caller in one
 	// transaction, and returns how many they are. Revision, if not 0, must be the run's present one.
-	// PurgeRuns removes their rows. ReasonRunNotFound, ReasonRunNotEnded, ReasonEtagMismatch.
-	DeleteRun(ctx context.Context, namespace, runID string, revision int64) (int, error)
+	// PurgeRuns removes their rows. The items of tell are written in that transaction; nil makes none.
+	// ReasonRunNotFound, ReasonRunNotEnded, ReasonEtagMismatch.
+	DeleteRun(ctx context.Context, namespace, runID string, revision int64, tell TellDeleted) (int, error)
 	// PurgeRuns removes up to about limit rows of deleted runs, the row of the run last, and reports
 	// whether there is more to do. A run with items in the outbox is left alone until they have been
 	// acknowledged.
 	PurgeRuns(ctx context.Context, limit int) (more bool, err error)
 }
+
+// TellDeleted are the outbox items that tell of a run that is deleted, with which n runs are gone. Of the run
+// its ids, workflow, epic and LastSeq are set. It must have no effect, and may be called more than once.
+type TellDeleted func(r *Run, n int) ([]Out, error)
 
 // RunNotEnded returns the error of a run that goes on.
 func RunNotEnded(id string, s State) error {

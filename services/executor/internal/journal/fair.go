@@ -387,8 +387,10 @@ func (f fair) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
 
 // What Deletion says.
 
-func (f fair) DeleteRun(ctx context.Context, namespace, runID string, revision int64) (int, error) {
-	return dbkit.Write(ctx, f.turns, namespace, func(ctx context.Context) (int, error) { return f.j.DeleteRun(ctx, namespace, runID, revision) })
+func (f fair) DeleteRun(ctx context.Context, namespace, runID string, revision int64, tell TellDeleted) (int, error) {
+	return dbkit.Write(ctx, f.turns, namespace, func(ctx context.Context) (int, error) {
+		return f.j.DeleteRun(ctx, namespace, runID, revision, tell)
+	})
 }
 
 func (f fair) PurgeRuns(ctx context.Context, limit int) (more bool, err error) {

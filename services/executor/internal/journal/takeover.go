@@ -192,9 +192,9 @@ func (o TakeOverOptions) JobsOfQuarantine(f RunRef) []JobRow {
 
 // OutboxOfQuarantine are the outbox items that the quarantine of a run causes, whose last event is written.
 // Drivers only.
-func (o TakeOverOptions) OutboxOfQuarantine(f RunRef, parent string, metadata []byte) []OutRow {
+func (o TakeOverOptions) OutboxOfQuarantine(f RunRef, run *Run) []OutRow {
 	var out []OutRow
-	for i, item := range o.QuarantineOutbox(f, parent, metadata) {
+	for i, item := range o.QuarantineOutbox(f, run) {
 		out = append(out, OutRow{Seq: f.LastSeq, Ordinal: i, Kind: item.Kind, Body: item.Body})
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -17,6 +18,8 @@ const (
 	Paused  RunState = "PAUSED"
 	Resumed RunState = "RESUMED"
 	Ended   RunState = "ENDED"
+	Amended RunState = "AMENDED"
+	Removed RunState = "DELETED"
 )
 
 // RunChange tells the feed, and of an end the catalog, what became of a run.
@@ -33,17 +36,48 @@ type RunChange struct {
 	// Seq is that of the event of the run.
 	Seq  int64     `json:"seq,omitempty"`
 	Time time.Time `json:"time,omitzero"`
+	// Task is the task that it works on, or that pays for it, and Epic the epic that has the task or pays; both
+	// may be empty.
+	Task string `json:"task_id,omitempty"`
+	Epic string `json:"epic_id,omitempty"`
 	// Reason is why it failed, was canceled, paused or resumed.
 	Reason string `json:"reason,omitempty"`
 	// Outcome is how it ended.
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Used is what a run that has ended and all below it used, if it is known with the end: it is for a run
 	// that made no calls. Otherwise it is known when the calls are booked.
-	Used  *Used `json:"used,omitempty"`
+	Used *Used `json:"used,omitempty"`
+	// Activity sums up what a run that has ended did.
+	Activity *Activity `json:"activity,omitempty"`
+	// Runs is how many runs are gone with one that was deleted, itself included.
+	Runs  int64 `json:"runs,omitempty"`
 	Trace Trace `json:"trace,omitzero"`
 	// Resumed is of items of KindPaused.
 	Resumed bool `json:"resumed,omitempty"`
 }
+
+// Activity sums up what a run has done.
+type Activity struct {
+	Nodes journal.NodeCounts `json:"nodes"`
+	Calls int64              `json:"calls,omitempty"`
+	// Duration is the time from the start of the run to its end; nil for a run that never started.
+	Duration *time.Duration `json:"duration,omitempty"`
+}
+
+// OfDeleted is the stored form of the deletion of a run that had ended, with which n runs are gone. It is not
+// told of a run of which nothing else was: see Told.
+func OfDeleted(r *journal.Run, n int) ([]journal.Out, error) {
+	if !Told(r.ParentID, r.WorkflowVersion) {
+		return nil, nil
+	}
+	o, err := RunChange{RunID: r.ID, Parent: r.ParentID, Workflow: r.WorkflowVersion, State: Removed, Seq: r.LastSeq + 1, Time: dbkit.Now(),
+		Task: r.TaskID, Epic: r.EpicID, Runs: int64(n)}.Out()
+	return []journal.Out{o}, err
+}
+
+// Told reports whether changes of a run are told. Roots are told, and runs below them that are of a workflow of
+// the catalog. Other runs below are parts of the work of a run that is told.
+func Told(parent, workflow string) bool { return parent == "" || workflow != "" }
 
 // Used is what a run and all below it used.
 type Used struct {

@@ -55,7 +55,9 @@ type Confirm struct {
 	TaskID string    `json:"task_id"`
 	RunID  string    `json:"run_id"`
 	Start  time.Time `json:"start"`
-	Trace  Trace     `json:"trace,omitzero"`
+	// Workflow is the version of the catalog that the run runs, as SLUG@VERSION; empty for another graph.
+	Workflow string `json:"workflow,omitempty"`
+	Trace    Trace  `json:"trace,omitzero"`
 }
 
 // Entry is one booked call. Its key is run, node, visit, item, attempt and call.
@@ -104,8 +106,10 @@ type Settle struct {
 	Summary  string        `json:"summary,omitempty"`
 	Error    string        `json:"error,omitempty"`
 	Duration time.Duration `json:"duration"`
-	End      time.Time     `json:"end"`
-	Trace    Trace         `json:"trace,omitzero"`
+	// Workflow is that of the confirm, which may be lost.
+	Workflow string    `json:"workflow,omitempty"`
+	End      time.Time `json:"end"`
+	Trace    Trace     `json:"trace,omitzero"`
 }
 
 // Learning is something that an agent has learned.

@@ -223,7 +223,7 @@ func taskFrom(t *registryv1.Task) epics.Task {
 	}
 	return epics.Task{
 		ID: t.GetId(), EpicID: t.GetEpicId(), Title: t.GetTitle(), Description: t.GetDescription(), Status: wordOf(epics.TaskStates(), t.GetState()), Result: t.GetResultSummary(),
-		Error: t.GetErrorMessage(), Workflow: t.GetWorkflowSlug(), Source: wordOf(epics.Sources(), t.GetWorkflowSource()), RunID: t.GetRunId(), Tags: t.GetTags(),
+		Error: t.GetErrorMessage(), Workflow: t.GetWorkflowSlug(), Source: wordOf(epics.Sources(), t.GetWorkflowSource()), RunID: t.GetRunId(), RunWorkflow: t.GetRunWorkflow(), Tags: t.GetTags(),
 		DependsOn: t.GetDependsOn(), BlockedBy: t.GetBlockedBy(), Priority: int(t.GetPriority()), EstimatedTokens: t.GetEstimatedTokens(), MaxRetries: t.GetMaxRetries(),
 		RetryCount: t.GetRetryCount(), ActualTokens: t.GetActualTokens(), ActualNanoUSD: t.GetActualNanoUsd(),
 	}

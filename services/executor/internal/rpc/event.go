@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
@@ -11,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -224,7 +227,7 @@ func eventMessage(ev feed.Event, namespace, graphHash string, tokens attempttoke
 	case workgraph.DeadlineReached:
 		m.Event = &executorv1.RunEvent_DeadlinePassed{DeadlinePassed: &executorv1.DeadlinePassed{}}
 	case workgraph.RunEnded:
-		m.Event = &executorv1.RunEvent_RunEnded{RunEnded: runEnded(d.End, ev.Unbooked)}
+		m.Event = &executorv1.RunEvent_RunEnded{RunEnded: runEnded(d.End, ev.Unbooked, ev.Ended)}
 	}
 	return m
 }
@@ -429,9 +432,21 @@ func decided(m *executorv1.AttemptEnded, d *record.Durable, s *workgraph.Step) {
 	}
 }
 
-func runEnded(end *workgraph.RunEnd, unbooked int64) *executorv1.RunEnded {
+// activitySummary says what a run has done, by its row; nil without one.
+func activitySummary(r *journal.Run) *executorv1.ActivitySummary {
+	if r == nil {
+		return nil
+	}
+	m := &executorv1.ActivitySummary{Nodes: nodesMessage(r.Nodes), Usage: usageOfRow(r)}
+	if !r.StartTime.IsZero() {
+		m.Duration = durationpb.New(max(r.EndTime.Sub(r.StartTime), 0))
+	}
+	return m
+}
+
+func runEnded(end *workgraph.RunEnd, unbooked int64, row *journal.Run) *executorv1.RunEnded {
 	m := &executorv1.RunEnded{State: executorv1.RunState_RUN_STATE_FAILED, Reason: end.Reason, Result: graphpb.Payload(end.Result), Outputs: graphpb.PayloadMap(end.Outputs),
-		UnbookedAttempts: unbooked, UnknownAttempts: refMessages(end.Unknown)}
+		UnbookedAttempts: unbooked, UnknownAttempts: refMessages(end.Unknown), ActivitySummary: activitySummary(row)}
 	switch end.Status {
 	case workgraph.StatusCompleted:
 		m.State = executorv1.RunState_RUN_STATE_COMPLETED

@@ -114,6 +114,7 @@ type feedTask struct {
 
 type feedRun struct {
 	ID       string `json:"id"`
+	TaskID   string `json:"task_id,omitempty"`
 	Workflow string `json:"workflow"`
 	// Outcome is completed, failed or canceled, and empty before the end.
 	Outcome string  `json:"outcome,omitempty"`
@@ -168,7 +169,7 @@ func epicOfFeed(p *registryv1.Epic) *feedEpic {
 
 func runOfFeed(r *registryv1.RunChanged) *feedRun {
 	return &feedRun{
-		ID: r.GetRunId(), Workflow: r.GetWorkflow(), Outcome: wordOf(outcomes(), r.GetOutcome()), Reason: r.GetReason(), Tokens: r.GetUsage().GetTokens(),
+		ID: r.GetRunId(), TaskID: r.GetTaskId(), Workflow: r.GetWorkflow(), Outcome: wordOf(outcomes(), r.GetOutcome()), Reason: r.GetReason(), Tokens: r.GetUsage().GetTokens(),
 		CostUSD: float64(r.GetUsage().GetCostNanoUsd()) / nanoUSD,
 	}
 }
@@ -233,7 +234,7 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 		p := e.GetWorkflowPublished()
 		b.Workflow, b.Version, b.Change = p.GetSlug(), p.GetVersion(), wordOf(publications(), p.GetChange())
 	}
-	for _, r := range []*registryv1.RunChanged{e.GetRunStarted(), e.GetRunEnded(), e.GetRunPaused(), e.GetRunResumed()} {
+	for _, r := range []*registryv1.RunChanged{e.GetRunStarted(), e.GetRunEnded(), e.GetRunPaused(), e.GetRunResumed(), e.GetRunAmended(), e.GetRunDeleted()} {
 		if r != nil {
 			b.Run = runOfFeed(r)
 			b.Workflow, _, _ = strings.Cut(r.GetWorkflow(), "@")

@@ -85,6 +85,17 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 	return m, err
 }
 
+func usageOfRow(r *journal.Run) *executorv1.Usage {
+	return &executorv1.Usage{
+		InputTokens: r.Usage.InputTokens, CachedInputTokens: r.Usage.CachedInputTokens, OutputTokens: r.Usage.OutputTokens,
+		ReasoningTokens: r.Usage.ReasoningTokens, Calls: r.Usage.Calls, CostNanoUsd: r.CostNanoUSD, UnpricedCalls: r.UnpricedCalls,
+	}
+}
+
+func nodesMessage(n journal.NodeCounts) *executorv1.NodeCounts {
+	return &executorv1.NodeCounts{Total: n.Total, Completed: n.Completed, Failed: n.Failed, Skipped: n.Skipped, Running: n.Running}
+}
+
 // rowMessage is runMessage for a run whose number of open interrupts is known.
 func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Run, error) {
 	m := &executorv1.Run{
@@ -92,13 +103,10 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 		TaskId: r.TaskID, UserId: r.UserID, ChatId: r.ChatID, ThreadId: r.ThreadID, Labels: r.Labels, BusinessKey: r.BusinessKey,
 		ParentRunId: r.ParentID, RootRunId: r.RootID, CreateTime: stamp(r.CreateTime), StartTime: stamp(r.StartTime), EndTime: stamp(r.EndTime),
 		UpdateTime: stamp(r.UpdateTime), LastSeq: r.LastSeq, Etag: etag(r.Revision), TraceId: traceID(r.TraceParent),
-		Usage: &executorv1.Usage{
-			InputTokens: r.Usage.InputTokens, CachedInputTokens: r.Usage.CachedInputTokens, OutputTokens: r.Usage.OutputTokens,
-			ReasoningTokens: r.Usage.ReasoningTokens, Calls: r.Usage.Calls, CostNanoUsd: r.CostNanoUSD, UnpricedCalls: r.UnpricedCalls,
-		},
+		Usage:    usageOfRow(&r),
 		Priority: r.Priority, WakeTime: stamp(r.WakeTime), Deadline: stamp(r.Deadline), ForkedFromRunId: r.ForkedFrom, ScheduleId: r.ScheduleID, EpicId: r.EpicID,
 		GraphRevision: r.GraphRevision,
-		Nodes:         &executorv1.NodeCounts{Total: r.Nodes.Total, Completed: r.Nodes.Completed, Failed: r.Nodes.Failed, Skipped: r.Nodes.Skipped, Running: r.Nodes.Running},
+		Nodes:         nodesMessage(r.Nodes),
 	}
 	if !s.priced {
 		m.Usage.UnpricedCalls = r.Usage.Calls

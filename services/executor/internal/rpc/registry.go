@@ -159,7 +159,7 @@ func explained(e *errs.Error) string {
 // Confirm implements outbox.Registry.
 func (r *Registry) Confirm(ctx context.Context, namespace string, c outbox.Confirm) error {
 	_, err := r.client.ConfirmClaim(within(ctx, namespace, c.RunID), &registryv1.ConfirmClaimRequest{
-		TaskId: c.TaskID, RunId: c.RunID, StartTime: timestamppb.New(c.Start), Database: r.database})
+		TaskId: c.TaskID, RunId: c.RunID, StartTime: timestamppb.New(c.Start), Database: r.database, Workflow: c.Workflow})
 	return err
 }
 
@@ -167,7 +167,7 @@ func (r *Registry) Confirm(ctx context.Context, namespace string, c outbox.Confi
 func (r *Registry) Settle(ctx context.Context, namespace string, s outbox.Settle) error {
 	req := &registryv1.SettleClaimRequest{
 		TaskId: s.TaskID, RunId: s.RunID, ResultSummary: s.Summary, ErrorMessage: s.Error,
-		Duration: durationpb.New(s.Duration), EndTime: timestamppb.New(s.End),
+		Duration: durationpb.New(s.Duration), EndTime: timestamppb.New(s.End), Workflow: s.Workflow,
 	}
 	switch s.Outcome {
 	case outbox.Completed:
@@ -214,7 +214,7 @@ func threadChange(c *outbox.ThreadChange) *registryv1.ThreadChange {
 }
 
 func runChange(c *outbox.RunChange) *registryv1.RunChange {
-	p := &registryv1.RunChange{RunId: c.RunID, Seq: c.Seq, Workflow: c.Workflow, ParentRunId: c.Parent, Reason: c.Reason}
+	p := &registryv1.RunChange{RunId: c.RunID, Seq: c.Seq, Workflow: c.Workflow, ParentRunId: c.Parent, Reason: c.Reason, TaskId: c.Task, EpicId: c.Epic, Runs: c.Runs}
 	if !c.Time.IsZero() {
 		p.ChangeTime = timestamppb.New(c.Time)
 	}
@@ -225,6 +225,10 @@ func runChange(c *outbox.RunChange) *registryv1.RunChange {
 		p.Kind = registryv1.RunChangeKind_RUN_CHANGE_KIND_PAUSED
 	case outbox.Resumed:
 		p.Kind = registryv1.RunChangeKind_RUN_CHANGE_KIND_RESUMED
+	case outbox.Amended:
+		p.Kind = registryv1.RunChangeKind_RUN_CHANGE_KIND_AMENDED
+	case outbox.Removed:
+		p.Kind = registryv1.RunChangeKind_RUN_CHANGE_KIND_DELETED
 	default:
 		p.Kind, p.Outcome = registryv1.RunChangeKind_RUN_CHANGE_KIND_ENDED, registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED
 	}
@@ -238,6 +242,12 @@ func runChange(c *outbox.RunChange) *registryv1.RunChange {
 		p.Usage = &registryv1.WorkflowRunUsage{CostNanoUsd: u.NanoUSD, Tokens: u.Tokens, UnpricedCalls: u.UnpricedCalls}
 		if u.Duration != nil {
 			p.Duration = durationpb.New(*u.Duration)
+		}
+	}
+	if a := c.Activity; a != nil {
+		p.ActivitySummary = &registryv1.RunActivity{TotalNodes: a.Nodes.Total, CompletedNodes: a.Nodes.Completed, FailedNodes: a.Nodes.Failed, SkippedNodes: a.Nodes.Skipped, Calls: a.Calls}
+		if a.Duration != nil {
+			p.ActivitySummary.Duration = durationpb.New(*a.Duration)
 		}
 	}
 	return p

@@ -197,7 +197,7 @@ func ofFeed(ev *registryv1.FeedEvent, encode func(proto.Message) ([]byte, error)
 
 // slugOf is the workflow of an event, as the filter workflow_slug of the feed knows it.
 func slugOf(ev *registryv1.FeedEvent) string {
-	for _, r := range []*registryv1.RunChanged{ev.GetRunStarted(), ev.GetRunEnded(), ev.GetRunPaused(), ev.GetRunResumed()} {
+	for _, r := range []*registryv1.RunChanged{ev.GetRunStarted(), ev.GetRunEnded(), ev.GetRunPaused(), ev.GetRunResumed(), ev.GetRunAmended(), ev.GetRunDeleted()} {
 		if slug, _, ok := strings.Cut(r.GetWorkflow(), "@"); ok {
 			return slug
 		}
@@ -271,7 +271,8 @@ func ofRun(ev *executorv1.RunEvent, root string, encode func(proto.Message) ([]b
 		switch {
 		case child:
 		case e.RunEnded.GetState() == executorv1.RunState_RUN_STATE_COMPLETED:
-			out = append(out, part{kind: "execution_completed", data: fields("run_id", ev.GetRunId(), "output", within(data, "runEnded", "result"))})
+			out = append(out, part{kind: "execution_completed", data: fields("run_id", ev.GetRunId(), "output", within(data, "runEnded", "result"),
+				"activity_summary", within(data, "runEnded", "activitySummary"))})
 		default:
 			out = append(out, part{kind: "execution_failed", data: fields("run_id", ev.GetRunId(), "state", strings.TrimPrefix(e.RunEnded.GetState().String(), "RUN_STATE_"),
 				"reason", e.RunEnded.GetReason(), "error", within(data, "runEnded", "error"))})

@@ -93,8 +93,9 @@ func (w *work) warn() bool {
 // the claim is confirmed or over. A run whose lease was lost gets the task back if nobody else has taken it,
 // since the run has begun. A run that begins on a task that it may no longer take, or that is gone, is
 // canceled: a task has at most one run, and this one could not be reached when the task changed, because its
-// start was under way.
-func (b *Accounts) ConfirmClaim(ctx context.Context, namespace, taskID, runID, database string, start time.Time) (out epic.Task, err error) {
+// start was under way. workflow is the version of the catalog that the run runs, which may be empty. The task
+// keeps it with the run.
+func (b *Accounts) ConfirmClaim(ctx context.Context, namespace, taskID, runID, database, workflow string, start time.Time) (out epic.Task, err error) {
 	now := dbkit.Now()
 	if start = dbkit.Micros(start); start.IsZero() {
 		start = now
@@ -114,7 +115,7 @@ func (b *Accounts) ConfirmClaim(ctx context.Context, namespace, taskID, runID, d
 		if mine.State == epic.Confirmed || mine.State == epic.Settled {
 			return nil
 		}
-		took, holder, err := w.begin(ctx, *mine, start)
+		took, holder, err := w.begin(ctx, *mine, workflow, start)
 		if err != nil {
 			return err
 		}
@@ -153,7 +154,7 @@ func openClaim(ctx context.Context, tx store.Tx, namespace, taskID, runID string
 
 // begin confirms a claim and moves its task to running, unless the task is no longer the run's to
 // take; then it returns who has it, if anybody does.
-func (w *work) begin(ctx context.Context, mine epic.Claim, start time.Time) (took bool, holder *epic.Claim, err error) {
+func (w *work) begin(ctx context.Context, mine epic.Claim, workflow string, start time.Time) (took bool, holder *epic.Claim, err error) {
 	if mine.State == epic.Released || w.task.State != epic.TaskPending {
 		holder, err = w.tx.ActiveClaim(ctx, w.task.Namespace, w.task.ID)
 		return false, holder, err
@@ -169,7 +170,7 @@ func (w *work) begin(ctx context.Context, mine epic.Claim, start time.Time) (too
 	if err := w.task.Move(epic.TaskRunning, start); err != nil {
 		return false, nil, err
 	}
-	w.task.RunID = mine.RunID
+	w.task.RunID, w.task.RunWorkflow = mine.RunID, workflow
 	if err := w.save(ctx, epic.TaskPending); err != nil || w.epic.State != epic.Paused {
 		return true, nil, err
 	}
@@ -182,7 +183,9 @@ type Settlement struct {
 	// State is one of the ends.
 	State          epic.TaskState
 	Summary, Error string
-	Duration       time.Duration
+	// Workflow is the version of the catalog that the run ran. It counts if the claim was not confirmed.
+	Workflow string
+	Duration time.Duration
 	// End is when the run ended; zero means now.
 	End time.Time
 }
@@ -217,7 +220,7 @@ func (w *work) settleClaim(ctx context.Context, mine epic.Claim, s Settlement) e
 		return nil
 	case epic.Claimed, epic.Lost:
 		// The confirmation was lost or is late.
-		took, _, err := w.begin(ctx, mine, s.End.Add(-max(s.Duration, 0)).Truncate(time.Microsecond))
+		took, _, err := w.begin(ctx, mine, s.Workflow, s.End.Add(-max(s.Duration, 0)).Truncate(time.Microsecond))
 		if err != nil {
 			return err
 		}

@@ -33,15 +33,13 @@ func keepProcedure(ctx context.Context, tx store.Tx, before epic.State, e *epic.
 	if err != nil {
 		return err
 	}
-	names := slugs[e.ID]
-	if e.WorkflowSlug != "" && !slices.Contains(names, e.WorkflowSlug) {
-		names = slices.Insert(names, 0, e.WorkflowSlug)
-	}
-	for _, slug := range names {
+	for _, slug := range withOwn(slugs[e.ID], e.WorkflowSlug) {
 		if slug, err = versioned(ctx, tx, e.Namespace, slug); err != nil {
 			return err
 		}
-		o.Workflows = append(o.Workflows, slug)
+		if !slices.Contains(o.Workflows, slug) { // a task names what another one ran
+			o.Workflows = append(o.Workflows, slug)
+		}
 	}
 	tasks, err := tx.Tasks(ctx, store.TaskQuery{Namespace: e.Namespace, EpicID: e.ID, Limit: procedureTasks})
 	if err != nil {
@@ -61,8 +59,8 @@ func keepProcedure(ctx context.Context, tx store.Tx, before epic.State, e *epic.
 	return remembering.Put(ctx, tx, entry, now)
 }
 
-// versioned is the reference of a task's workflow with a version: the one that it names, or the newest one of
-// the catalog. A workflow that the catalog does not have stays as it is.
+// versioned is the reference of a task's workflow with a version: the one that it ran or names, or the newest
+// one of the catalog. A workflow that the catalog does not have stays as it is.
 func versioned(ctx context.Context, tx store.Tx, namespace, slug string) (string, error) {
 	if strings.Contains(slug, "@") {
 		return slug, nil

@@ -3,6 +3,7 @@ package accounting
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
@@ -87,10 +88,7 @@ func matches(ctx context.Context, r store.Reader, namespace string, hits []epic.
 			if !there {
 				continue
 			}
-			m := Match{Epic: e, Hit: h, Slugs: slugs[h.ID]}
-			if e.WorkflowSlug != "" && !slices.Contains(m.Slugs, e.WorkflowSlug) {
-				m.Slugs = slices.Insert(m.Slugs, 0, e.WorkflowSlug)
-			}
+			m := Match{Epic: e, Hit: h, Slugs: withOwn(slugs[h.ID], e.WorkflowSlug)}
 			m.Slugs = m.Slugs[:min(len(m.Slugs), store.MaxSlugs)]
 			out = append(out, m)
 			if g.Add(m) {
@@ -99,6 +97,15 @@ func matches(ctx context.Context, r store.Reader, namespace string, hits []epic.
 		}
 	}
 	return out, nil
+}
+
+// withOwn are the workflows of the tasks of an epic, behind that of the epic itself unless a task ran a version
+// of it.
+func withOwn(ofTasks []string, own string) []string {
+	if own == "" || slices.ContainsFunc(ofTasks, func(w string) bool { return w == own || strings.HasPrefix(w, own+"@") }) {
+		return ofTasks
+	}
+	return slices.Insert(ofTasks, 0, own)
 }
 
 // sameText reports whether a task is found by the same words as before.

@@ -23,6 +23,9 @@ type RunChange struct {
 	RunID, Parent string
 	// Ref is the version that the run is of; its name is empty for a run of none.
 	Ref catalog.Ref
+	// TaskID is the task that it works on, or that pays for it, and EpicID the epic that has the task or pays;
+	// both may be empty.
+	TaskID, EpicID string
 	// Reason is why it failed, was canceled, paused or resumed.
 	Reason string
 	// History counts a run that has ended. Whole says that it has what the run and all below it used. Else
@@ -31,6 +34,10 @@ type RunChange struct {
 	Whole   bool
 	// Sampled is what forecasts are made of besides.
 	Sampled catalog.Sampled
+	// Activity sums up what a run that has ended did; it may be nil.
+	Activity *feed.Activity
+	// Runs is how many runs are gone with one that was deleted.
+	Runs int64
 }
 
 // ThreadChange is a change of a thread, as its executor tells it.
@@ -104,7 +111,8 @@ func (c *Catalog) RecordChanges(ctx context.Context, namespace string, list []Ru
 				}
 			}
 			fresh++
-			tx.TellRun(r.Ref.Name, r.Kind, feed.RunState{RunID: r.RunID, Parent: r.Parent, Time: r.Time, Version: r.Ref.Version, History: r.History, Reason: r.Reason})
+			tx.TellRun(r.Ref.Name, r.EpicID, r.Kind, feed.RunState{RunID: r.RunID, Parent: r.Parent, Time: r.Time, Version: r.Ref.Version, History: r.History, Reason: r.Reason,
+				TaskID: r.TaskID, Activity: r.Activity, Runs: r.Runs})
 		}
 		for i := range threads {
 			if isNew[len(list)+i] {

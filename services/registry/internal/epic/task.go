@@ -78,6 +78,9 @@ type Task struct {
 	Definition string
 	// RunID is the run whose claim was confirmed last.
 	RunID string
+	// RunWorkflow is the version of the catalog that RunID runs, as SLUG@VERSION, whoever chose it; empty for
+	// another graph.
+	RunWorkflow string
 	// EstimatedTokens is at most MaxEstimate.
 	EstimatedTokens int64
 	Actual          usage.Totals

@@ -41,6 +41,8 @@ const (
 	RunEnded          Kind = "run_ended"
 	RunPaused         Kind = "run_paused"
 	RunResumed        Kind = "run_resumed"
+	RunAmended        Kind = "run_amended"
+	RunDeleted        Kind = "run_deleted"
 	ThreadCreated     Kind = "thread_created"
 	ThreadMessage     Kind = "thread_message"
 	ThreadDeleted     Kind = "thread_deleted"
@@ -51,7 +53,7 @@ func Kinds() []Kind {
 	return []Kind{
 		EpicCreated, EpicUpdated, EpicDeleted, TaskCreated, TaskUpdated, TaskDeleted, UsageBooked, BudgetReached, PriceCreated,
 		WorkflowPublished, MemoryWritten, MemoryDeleted, RunStarted, RunEnded, RunPaused, RunResumed,
-		ThreadCreated, ThreadMessage, ThreadDeleted,
+		RunAmended, RunDeleted, ThreadCreated, ThreadMessage, ThreadDeleted,
 	}
 }
 
@@ -155,6 +157,20 @@ type RunState struct {
 	// History counts the run, if it has ended, as the catalog does.
 	History catalog.History
 	Reason  string
+	// TaskID is the task that it works on, or that pays for it; empty for none.
+	TaskID string `json:",omitempty"`
+	// Activity sums up what a run that has ended did; nil if its executor did not tell.
+	Activity *Activity `json:",omitempty"`
+	// Runs is how many runs are gone with one that was deleted, itself included.
+	Runs int64 `json:",omitempty"`
+}
+
+// Activity sums up what a run has done. Nodes are counted by where they stand.
+type Activity struct {
+	Total, Completed, Failed, Skipped int32 `json:",omitempty"`
+	Calls                             int64 `json:",omitempty"`
+	// Duration is nil for a run that never started.
+	Duration *time.Duration `json:",omitempty"`
 }
 
 // ThreadState is what became of a thread. Texts of messages are not told: whoever may read the feed need not

@@ -55,7 +55,7 @@ func threadChangeFrom(field string, r *registryv1.ThreadChange) (c cataloging.Th
 }
 
 func runChangeFrom(field string, r *registryv1.RunChange) (cataloging.RunChange, error) {
-	c := cataloging.RunChange{Seq: r.GetSeq(), RunID: r.GetRunId(), Parent: r.GetParentRunId(), Reason: r.GetReason()}
+	c := cataloging.RunChange{Seq: r.GetSeq(), RunID: r.GetRunId(), Parent: r.GetParentRunId(), TaskID: r.GetTaskId(), EpicID: r.GetEpicId(), Reason: r.GetReason(), Runs: r.GetRuns()}
 	switch r.GetKind() {
 	case registryv1.RunChangeKind_RUN_CHANGE_KIND_STARTED:
 		c.Kind = feed.RunStarted
@@ -63,19 +63,17 @@ func runChangeFrom(field string, r *registryv1.RunChange) (cataloging.RunChange,
 		c.Kind = feed.RunPaused
 	case registryv1.RunChangeKind_RUN_CHANGE_KIND_RESUMED:
 		c.Kind = feed.RunResumed
+	case registryv1.RunChangeKind_RUN_CHANGE_KIND_AMENDED:
+		c.Kind = feed.RunAmended
+	case registryv1.RunChangeKind_RUN_CHANGE_KIND_DELETED:
+		c.Kind = feed.RunDeleted
 	default:
 		c.Kind = feed.RunEnded
 	}
-	if r.GetWorkflow() != "" {
-		var err error
-		if c.Ref, err = catalog.ParseRef(r.GetWorkflow()); err != nil {
-			return c, err
-		}
-		if c.Ref.Version == 0 {
-			return c, invalid(field+".workflow", "WORKFLOW_REF_INVALID", "must name a version by its number")
-		}
-	}
 	var err error
+	if c.Ref, err = versionFrom(field+".workflow", r.GetWorkflow()); err != nil {
+		return c, err
+	}
 	if c.Time, err = instant(field+".change_time", r.GetChangeTime()); err != nil || c.Kind != feed.RunEnded {
 		return c, err
 	}
@@ -84,6 +82,13 @@ func runChangeFrom(field string, r *registryv1.RunChange) (cataloging.RunChange,
 	if r.GetDuration() != nil {
 		d := r.GetDuration().AsDuration()
 		c.Sampled.Duration = &d
+	}
+	if a := r.GetActivitySummary(); a != nil {
+		c.Activity = &feed.Activity{Total: a.GetTotalNodes(), Completed: a.GetCompletedNodes(), Failed: a.GetFailedNodes(), Skipped: a.GetSkippedNodes(), Calls: a.GetCalls()}
+		if a.GetDuration() != nil {
+			d := a.GetDuration().AsDuration()
+			c.Activity.Duration = &d
+		}
 	}
 	switch r.GetOutcome() {
 	case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED:
@@ -96,4 +101,15 @@ func runChangeFrom(field string, r *registryv1.RunChange) (cataloging.RunChange,
 		return c, invalid(field+".outcome", "OUTCOME_MISSING", "an end must say how the run ended")
 	}
 	return c, nil
+}
+
+// versionFrom is the version of the catalog that a run runs, which may be none.
+func versionFrom(field, text string) (ref catalog.Ref, err error) {
+	if text == "" {
+		return ref, nil
+	}
+	if ref, err = catalog.ParseRef(text); err == nil && ref.Version == 0 {
+		err = invalid(field, "WORKFLOW_REF_INVALID", "must name a version by its number")
+	}
+	return ref, err
 }

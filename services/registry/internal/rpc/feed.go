@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -145,6 +146,10 @@ func eventTo(e feed.Event) *registryv1.FeedEvent {
 		out.Event = &registryv1.FeedEvent_RunPaused{RunPaused: runChangedTo(e)}
 	case feed.RunResumed:
 		out.Event = &registryv1.FeedEvent_RunResumed{RunResumed: runChangedTo(e)}
+	case feed.RunAmended:
+		out.Event = &registryv1.FeedEvent_RunAmended{RunAmended: runChangedTo(e)}
+	case feed.RunDeleted:
+		out.Event = &registryv1.FeedEvent_RunDeleted{RunDeleted: runChangedTo(e)}
 	case feed.ThreadCreated:
 		out.Event = &registryv1.FeedEvent_ThreadCreated{ThreadCreated: threadChangedTo(e)}
 	case feed.ThreadMessage:
@@ -181,7 +186,13 @@ func threadChangedTo(e feed.Event) *registryv1.ThreadChanged {
 
 func runChangedTo(e feed.Event) *registryv1.RunChanged {
 	s := e.Body.State
-	out := &registryv1.RunChanged{RunId: s.RunID, ParentRunId: s.Parent, Reason: s.Reason, ChangeTime: stamp(s.Time)}
+	out := &registryv1.RunChanged{RunId: s.RunID, ParentRunId: s.Parent, Reason: s.Reason, ChangeTime: stamp(s.Time), TaskId: s.TaskID, Runs: s.Runs}
+	if a := s.Activity; a != nil {
+		out.ActivitySummary = &registryv1.RunActivity{TotalNodes: a.Total, CompletedNodes: a.Completed, FailedNodes: a.Failed, SkippedNodes: a.Skipped, Calls: a.Calls}
+		if a.Duration != nil {
+			out.ActivitySummary.Duration = durationpb.New(*a.Duration)
+		}
+	}
 	if e.Slug != "" {
 		out.Workflow = fmt.Sprintf("%s@%d", e.Slug, s.Version)
 	}

@@ -99,7 +99,7 @@ func taskTo(t epic.Task) *registryv1.Task {
 	p := &registryv1.Task{
 		Id: t.ID, Namespace: t.Namespace, EpicId: t.EpicID, Title: t.Title, Description: t.Description, Tags: t.Tags,
 		State: registryv1.TaskState(t.State), Priority: registryv1.Priority(t.Priority), DependsOn: t.DependsOn,
-		WorkflowSlug: t.WorkflowSlug, WorkflowSource: registryv1.WorkflowSource(t.Source), RunId: t.RunID,
+		WorkflowSlug: t.WorkflowSlug, WorkflowSource: registryv1.WorkflowSource(t.Source), RunId: t.RunID, RunWorkflow: t.RunWorkflow,
 		EstimatedTokens: t.EstimatedTokens, ActualTokens: t.Actual.Tokens, ActualNanoUsd: t.Actual.NanoUSD,
 		UnpricedCalls: t.Actual.UnpricedCalls, LlmCalls: t.Actual.ModelCalls, ToolInvocations: t.Actual.ToolCalls,
 		RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, ResultSummary: t.ResultSummary, ErrorMessage: t.ErrorMessage,

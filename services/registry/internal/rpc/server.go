@@ -210,13 +210,19 @@ func (s *Server) ConfirmClaim(ctx context.Context, req *registryv1.ConfirmClaimR
 	if err != nil {
 		return nil, err
 	}
-	return taskReply(s.accounts.ConfirmClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), req.GetDatabase(), start))
+	if _, err := versionFrom("workflow", req.GetWorkflow()); err != nil {
+		return nil, err
+	}
+	return taskReply(s.accounts.ConfirmClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), req.GetDatabase(), req.GetWorkflow(), start))
 }
 
 // SettleClaim implements registryv1.RegistryServiceServer.
 func (s *Server) SettleClaim(ctx context.Context, req *registryv1.SettleClaimRequest) (*registryv1.Task, error) {
-	o := accounting.Settlement{Summary: req.GetResultSummary(), Error: req.GetErrorMessage()}
-	var err error
+	o := accounting.Settlement{Summary: req.GetResultSummary(), Error: req.GetErrorMessage(), Workflow: req.GetWorkflow()}
+	_, err := versionFrom("workflow", o.Workflow)
+	if err != nil {
+		return nil, err
+	}
 	if o.State, err = enum("state", req.GetState(), epic.TaskCanceled); err != nil {
 		return nil, err
 	}

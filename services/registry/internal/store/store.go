@@ -121,7 +121,8 @@ type Reader interface {
 	FindEpics(ctx context.Context, q SearchQuery) ([]epic.Hit, error)
 	// EpicsOf reads those of the epics that there are.
 	EpicsOf(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error)
-	// SlugsOf returns the workflows of the tasks of epics, MaxSlugs of each at most, by name.
+	// SlugsOf returns the workflows of the tasks of epics, MaxSlugs of each at most, by name: of a task the
+	// version that its run runs, or else what the task names.
 	SlugsOf(ctx context.Context, namespace string, ids []string) (map[string][]string, error)
 	// Tasks lists the oldest first.
 	Tasks(ctx context.Context, q TaskQuery) (Found[epic.Task], error)
@@ -373,8 +374,8 @@ type Tx interface {
 	// VersionsAmong returns those of the numbers that are versions of a workflow.
 	VersionsAmong(ctx context.Context, namespace, id string, numbers []int64) ([]int64, error)
 	// TellRun adds what became of a run to the events of the transaction. The slug is that of its workflow,
-	// if it has one.
-	TellRun(slug string, kind feed.Kind, state feed.RunState)
+	// if it has one, and the epic the one that it works for, if it does.
+	TellRun(slug, epicID string, kind feed.Kind, state feed.RunState)
 	// TellThread adds what became of a thread to the events of the transaction.
 	TellThread(threadID string, kind feed.Kind, state feed.ThreadState)
 	// Advance notes that changes of sources outside the registry were recorded, and reports for each whether

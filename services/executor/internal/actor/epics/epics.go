@@ -53,6 +53,8 @@ type Task struct {
 	EstimatedTokens             int64
 	MaxRetries, RetryCount      int32
 	ActualTokens, ActualNanoUSD int64
+	// RunWorkflow is the version of the catalog that RunID runs, as SLUG@VERSION; empty for another graph.
+	RunWorkflow string
 }
 
 // Search says which epics are looked for.

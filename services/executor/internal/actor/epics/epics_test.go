@@ -303,6 +303,14 @@ func TestAnswers(t *testing.T) {
 		require.Contains(t, got, `"total":2`)
 		require.Equal(t, []int{20, 19, 19}, []int{k.filters[0].Limit, k.filters[1].Limit, k.filters[2].Limit})
 	})
+	t.Run("List/TellsTheWorkflowOfTheRunBesideTheOneThatIsNamed", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{tasks: [][]epics.Task{{{ID: "tk_1", RunID: "run_1", RunWorkflow: "verify@3"}, {ID: "tk_2", Workflow: "letter"}}}}
+		got := actortest.Value(t, spec(t, k, "task_list"), `{}`)
+		require.Contains(t, got, `"execution_id":"run_1","id":"tk_1","priority":0,"run_workflow":"verify@3"`)
+		require.Contains(t, got, `"workflow_slug":"letter"`)
+		require.Equal(t, 1, strings.Count(got, "run_workflow"))
+	})
 	t.Run("List/TellsThatThereAreMore", func(t *testing.T) {
 		t.Parallel()
 		k := &kept{tasks: [][]epics.Task{{{ID: "tk_1"}, {ID: "tk_2"}}, {{ID: "tk_3"}}}}

@@ -45,7 +45,7 @@ func createTask(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 // taskShown is a task as a model reads it.
 func taskShown(t *Task) map[string]any {
 	out := map[string]any{"id": t.ID, "title": errs.Clip(t.Title, maxTitleTold), "status": t.Status, "priority": t.Priority, "depends_on": orNone(t.DependsOn), "execution_id": t.RunID}
-	for key, text := range map[string]string{"workflow_slug": t.Workflow, "result_summary": t.Result, "error_message": t.Error} {
+	for key, text := range map[string]string{"workflow_slug": t.Workflow, "run_workflow": t.RunWorkflow, "result_summary": t.Result, "error_message": t.Error} {
 		if text != "" {
 			out[key] = errs.Clip(text, maxTold)
 		}

@@ -144,7 +144,7 @@ func (h *Handler) BulkDelete(ctx context.Context, req BulkRequest) (BulkResult, 
 		return BulkResult{}, nil
 	}
 	res, err := h.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
-		n, err := h.journal.DeleteRun(ctx, r.Namespace, r.ID, 0)
+		n, err := h.journal.DeleteRun(ctx, r.Namespace, r.ID, 0, h.tellDeleted)
 		out.Done += n
 		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
 			return nil // deleted together with its ancestor

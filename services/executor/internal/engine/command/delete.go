@@ -15,7 +15,7 @@ const (
 
 // Delete deletes an ended run and its ended descendants. It returns how many runs it deleted.
 func (h *Handler) Delete(ctx context.Context, namespace, runID string, revision int64) (int, error) {
-	n, err := h.journal.DeleteRun(ctx, namespace, runID, revision)
+	n, err := h.journal.DeleteRun(ctx, namespace, runID, revision, h.tellDeleted)
 	if err != nil {
 		return 0, err
 	}

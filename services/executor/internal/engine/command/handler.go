@@ -31,6 +31,8 @@ type Handler struct {
 	log        *slog.Logger
 	// byAnother refuses decisions by those who started the run.
 	byAnother bool
+	// tellDeleted is nil when nobody is told of runs.
+	tellDeleted journal.TellDeleted
 }
 
 // Live gives access to the runs in the memory of this process. Implementations are safe for concurrent use.
@@ -71,12 +73,14 @@ type Deps struct {
 	// ApprovedByAnother refuses the decision of an approval by whoever started its run, or the root
 	// of that.
 	ApprovedByAnother bool
+	// TellDeleted are the outbox items that tell of a run that is deleted; nil when nobody is told of runs.
+	TellDeleted journal.TellDeleted
 }
 
 // New returns a Handler that accepts values of up to maxPayload bytes.
 func New(d Deps, maxPayload int) *Handler {
 	return &Handler{journal: d.Journal, live: d.Live, positions: d.Positions, programs: d.Programs, computing: d.Computing, prices: d.Prices, feed: d.Feed,
-		tokens: d.Tokens, maxPayload: maxPayload, log: d.Logger, byAnother: d.ApprovedByAnother}
+		tokens: d.Tokens, maxPayload: maxPayload, log: d.Logger, byAnother: d.ApprovedByAnother, tellDeleted: d.TellDeleted}
 }
 
 // Inspect returns access to the state of a run, and its row. look passes the machine to f, which must only

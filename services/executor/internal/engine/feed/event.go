@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -20,6 +21,8 @@ type Event struct {
 	// Unbooked counts the attempts whose usage was not booked in time. It is set with the end of a watched
 	// run.
 	Unbooked int64
+	// Ended is the row of a watched run, without what is large. It is set with the end of the run.
+	Ended *journal.Run
 }
 
 // size estimates the memory that the event takes.

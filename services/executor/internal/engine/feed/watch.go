@@ -435,6 +435,15 @@ func (w *watch) deliver(ctx context.Context, s *source, ev Event) error {
 			}
 			ev.Unbooked = b.Waiting
 		}
+		if d.Kind == workgraph.RunEnded && s == w.sources[0] {
+			row, err := w.f.journal.Head(w.held.Context(ctx), w.req.Namespace, s.runID)
+			switch {
+			case err == nil:
+				ev.Ended = &row
+			case errs.ReasonOf(err) != journal.ReasonRunNotFound: // it was deleted meanwhile
+				return err
+			}
+		}
 	}
 	if err := w.to.Event(ev); err != nil {
 		return err

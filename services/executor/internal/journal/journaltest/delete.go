@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -38,12 +39,12 @@ func deleteCases(t *testing.T, d Driver) {
 		id := w.started(40, over, func(s *journal.Start) {
 			s.Run.Labels, s.Snapshot, s.Outbox = map[string]string{"a": "b"}, []byte("x"), nil
 		})
-		n, err := w.j.DeleteRun(t.Context(), ns, id, 0)
+		n, err := w.j.DeleteRun(t.Context(), ns, id, 0, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		_, err = w.j.Get(t.Context(), ns, id)
 		reason(t, err, journal.ReasonRunNotFound)
-		_, err = w.j.DeleteRun(t.Context(), ns, id, 0)
+		_, err = w.j.DeleteRun(t.Context(), ns, id, 0, nil)
 		reason(t, err, journal.ReasonRunNotFound)
 		list, err := w.j.List(t.Context(), ns, journal.Filter{Labels: map[string]string{"a": "b"}}, page.Cursor{}, 10)
 		require.NoError(t, err)
@@ -56,9 +57,9 @@ func deleteCases(t *testing.T, d Driver) {
 	t.Run("OpenRunStays", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
-		_, err := w.j.DeleteRun(t.Context(), ns, id, 0)
+		_, err := w.j.DeleteRun(t.Context(), ns, id, 0, nil)
 		reason(t, err, journal.ReasonRunNotEnded)
-		_, err = w.j.DeleteRun(t.Context(), "other", id, 0)
+		_, err = w.j.DeleteRun(t.Context(), "other", id, 0, nil)
 		reason(t, err, journal.ReasonRunNotFound)
 		purge(w, 10)
 		require.NotZero(t, rows(w, id))
@@ -69,7 +70,7 @@ func deleteCases(t *testing.T, d Driver) {
 		child := w.started(1, over, below(top))
 		grandchild := w.started(1, over, below(child))
 		alive := w.started(1, below(top))
-		n, err := w.j.DeleteRun(t.Context(), ns, top, 0)
+		n, err := w.j.DeleteRun(t.Context(), ns, top, 0, nil)
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
 		purge(w, 1000)
@@ -79,15 +80,45 @@ func deleteCases(t *testing.T, d Driver) {
 	t.Run("EtagMustFit", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1, over)
-		_, err := w.j.DeleteRun(t.Context(), ns, id, w.get(id).Revision+1)
+		_, err := w.j.DeleteRun(t.Context(), ns, id, w.get(id).Revision+1, nil)
 		reason(t, err, journal.ReasonEtagMismatch)
-		_, err = w.j.DeleteRun(t.Context(), ns, id, w.get(id).Revision)
+		_, err = w.j.DeleteRun(t.Context(), ns, id, w.get(id).Revision, nil)
 		require.NoError(t, err)
+	})
+	t.Run("ADeletionIsToldInItsTransaction", func(t *testing.T) {
+		w := open(t, d)
+		top := w.started(3, over, func(s *journal.Start) {
+			s.Run.TaskID, s.Run.EpicID, s.Run.WorkflowVersion = "tk_1", "ep_1", "digest@3"
+		})
+		w.started(1, over, below(top))
+		told := func(r *journal.Run, n int) ([]journal.Out, error) {
+			return []journal.Out{{Kind: "deleted", Body: fmt.Appendf(nil, "%s/%d %s %s %s %d", r.ID, r.LastSeq, r.TaskID, r.EpicID, r.WorkflowVersion, n)}}, nil
+		}
+		_, err := w.j.DeleteRun(t.Context(), ns, top, w.get(top).Revision+1, told)
+		reason(t, err, journal.ReasonEtagMismatch)
+		_, err = w.j.DeleteRun(t.Context(), ns, top, 0, func(*journal.Run, int) ([]journal.Out, error) {
+			return nil, errs.New(errs.Internal, errs.ReasonInternal, "cannot be encoded")
+		})
+		reason(t, err, errs.ReasonInternal)
+		items, err := w.j.ClaimOutbox(t.Context(), 10, time.Minute)
+		require.NoError(t, err)
+		require.Empty(t, items, "what is refused is not told")
+		last := w.get(top).LastSeq
+		n, err := w.j.DeleteRun(t.Context(), ns, top, 0, told)
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		items, err = w.j.ClaimOutbox(t.Context(), 10, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, items, 1)
+		require.Equal(t, []any{ns, top, last + 1, "deleted", fmt.Sprintf("%s/%d tk_1 ep_1 digest@3 2", top, last)},
+			[]any{items[0].Namespace, items[0].RunID, items[0].Seq, items[0].Kind, string(items[0].Body)})
+		purge(w, 1000)
+		require.NotZero(t, rows(w, top), "its deletion is not told yet")
 	})
 	t.Run("OutboxLeavesFirst", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1, over, func(s *journal.Start) { s.Outbox = []journal.Out{{Kind: "usage", Body: []byte("{}")}} })
-		_, err := w.j.DeleteRun(t.Context(), ns, id, 0)
+		_, err := w.j.DeleteRun(t.Context(), ns, id, 0, nil)
 		require.NoError(t, err)
 		purge(w, 1000)
 		require.NotZero(t, rows(w, id), "its costs are not booked yet")

@@ -293,14 +293,16 @@ func takeOverCases(t *testing.T, d Driver) {
 	})
 	t.Run("QuarantineAfterThreeKilledOwners", func(t *testing.T) {
 		w := open(t, d)
-		about := func(s *journal.Start) { s.Run.Metadata = []byte("about it") }
+		about := func(s *journal.Start) {
+			s.Run.Metadata, s.Run.TaskID, s.Run.EpicID = []byte("about it"), "tk_1", "ep_1"
+		}
 		bad, good, waits := w.started(1, about), w.started(1), w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })
 		opts := journal.TakeOverOptions{Lease: time.Hour, QuarantineEvent: func(r journal.RunRef) journal.Event {
 			return journal.Event{Kind: 14, Time: base, Data: fmt.Append(nil, r.Takeovers)}
 		}, QuarantineJobs: func(r journal.RunRef) []journal.Job {
 			return []journal.Job{{Kind: journal.JobWebhook, Args: fmt.Appendf(nil, `{"run_id": "%s/%d"}`, r.RunID, r.LastSeq)}}
-		}, QuarantineOutbox: func(r journal.RunRef, parent string, metadata []byte) []journal.Out {
-			return []journal.Out{{Kind: "paused", Body: fmt.Appendf(nil, "%s/%d <%s> %s", r.RunID, r.LastSeq, parent, metadata)}}
+		}, QuarantineOutbox: func(r journal.RunRef, run *journal.Run) []journal.Out {
+			return []journal.Out{{Kind: "paused", Body: fmt.Appendf(nil, "%s/%d <%s> %s of %s in %s", r.RunID, r.LastSeq, run.ParentID, run.Metadata, run.TaskID, run.EpicID)}}
 		}}
 		// all takes over until nothing is left.
 		all := func() (claimed []string, quarantined []journal.RunRef) {
@@ -360,7 +362,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		told, err := w.j.ClaimOutbox(t.Context(), 10, time.Minute)
 		require.NoError(t, err)
 		require.Len(t, told, 1)
-		require.Equal(t, []any{"paused", int64(2), bad + "/2 <> about it"}, []any{told[0].Kind, told[0].Seq, string(told[0].Body)})
+		require.Equal(t, []any{"paused", int64(2), bad + "/2 <> about it of tk_1 in ep_1"}, []any{told[0].Kind, told[0].Seq, string(told[0].Body)})
 		for range 10 {
 			w.me = w.register(w.me.ID)
 			claimed, quarantined := all()

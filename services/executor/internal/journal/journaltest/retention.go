@@ -99,7 +99,7 @@ func retentionCases(t *testing.T, d Driver) {
 	}
 	remove := func(w *world, id string) {
 		w.t.Helper()
-		_, err := w.j.DeleteRun(w.t.Context(), ns, id, 0)
+		_, err := w.j.DeleteRun(w.t.Context(), ns, id, 0, nil)
 		require.NoError(w.t, err)
 	}
 	t.Run("Graphs/OnlyUnreferencedOnes", func(t *testing.T) {
@@ -170,7 +170,7 @@ func retentionCases(t *testing.T, d Driver) {
 		if p.Count > 0 {
 			require.Greater(t, p.End, time.Now().Add(30*24*time.Hour))
 		}
-		_, err = w.j.DeleteRun(t.Context(), ns, gone, 0)
+		_, err = w.j.DeleteRun(t.Context(), ns, gone, 0, nil)
 		require.NoError(t, err)
 		// As if a month had passed.
 		for more := true; more; {

@@ -268,7 +268,7 @@ func TestCollect(t *testing.T) {
 		require.Len(t, w.objects(), 1)
 
 		purge := func(run string) {
-			_, err := w.rows.DeleteRun(ctx, ns, run, 0)
+			_, err := w.rows.DeleteRun(ctx, ns, run, 0, nil)
 			require.NoError(t, err)
 			for more := true; more; {
 				more, err = w.rows.PurgeRuns(ctx, 100)

@@ -250,13 +250,12 @@ func (s *Store) queueOutboxOfQuarantine(ctx context.Context, tx pgx.Tx, b *pgx.B
 	if o.QuarantineOutbox == nil {
 		return nil
 	}
-	var parent string
-	var metadata []byte
-	if err := tx.QueryRow(ctx, sqlstore.QuarantinedSQL("$1"), f.RunID).Scan(&parent, &metadata); err != nil {
+	run, err := sqlstore.ScanQuarantined(tx.QueryRow(ctx, sqlstore.QuarantinedSQL("$1"), f.RunID))
+	if err != nil {
 		return err
 	}
 	var rows []sqlstore.OutRow
-	for _, item := range o.OutboxOfQuarantine(*f, parent, metadata) {
+	for _, item := range o.OutboxOfQuarantine(*f, &run) {
 		rows = append(rows, sqlstore.OutRow{Namespace: f.Namespace, RunID: f.RunID, OutRow: &item})
 	}
 	put(&builder{batch: b}, s.sql.outbox, rows)

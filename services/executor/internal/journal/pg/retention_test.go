@@ -67,7 +67,7 @@ func TestPartitions(t *testing.T) {
 	require.Empty(t, suspects)
 
 	for _, id := range []string{old, next} {
-		_, err := s.DeleteRun(ctx, ns, id, 0)
+		_, err := s.DeleteRun(ctx, ns, id, 0, nil)
 		require.NoError(t, err)
 	}
 	_, err = s.Shrink(ctx, day(17), 1)

@@ -231,12 +231,11 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 		return err
 	}
 	if o.QuarantineOutbox != nil {
-		var parent string
-		var metadata []byte
-		if err := t.row(ctx, sqlstore.QuarantinedSQL("?"), f.RunID).Scan(&parent, &metadata); err != nil {
+		run, err := sqlstore.ScanQuarantined(t.row(ctx, sqlstore.QuarantinedSQL("?"), f.RunID))
+		if err != nil {
 			return err
 		}
-		for _, item := range o.OutboxOfQuarantine(*f, parent, metadata) {
+		for _, item := range o.OutboxOfQuarantine(*f, &run) {
 			if _, err := put(ctx, t, t.w.out, sqlstore.OutRow{Namespace: f.Namespace, RunID: f.RunID, OutRow: &item}); err != nil {
 				return err
 			}

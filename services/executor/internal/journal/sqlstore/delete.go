@@ -8,26 +8,36 @@ import (
 )
 
 // DeleteRun implements journal.Deletion.
-func (s *Store) DeleteRun(ctx context.Context, namespace, runID string, revision int64) (n int, err error) {
+func (s *Store) DeleteRun(ctx context.Context, namespace, runID string, revision int64, tell journal.TellDeleted) (n int, err error) {
 	err = s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
-		var state journal.State
-		var now int64
-		err := dbkit.FirstRow(tx.Query(ctx, `SELECT r.state, r.revision FROM runs r WHERE`+ThisRun+s.d.Locked(), namespace, runID)).Scan(&state, &now)
+		r := journal.Run{ID: runID, Namespace: namespace}
+		err := dbkit.FirstRow(tx.Query(ctx, `SELECT r.state, r.revision, r.parent_run_id, r.task_id, r.epic_id, r.workflow_version, `+LastSeq(s.d)+` FROM runs r
+			WHERE`+ThisRun+s.d.Locked(), namespace, runID)).Scan(&r.State, &r.Revision, &r.ParentID, &r.TaskID, &r.EpicID, &r.WorkflowVersion, &r.LastSeq)
 		switch {
 		case none(err):
 			return journal.RunNotFound(runID)
 		case err != nil:
 			return err
-		case !state.Ended():
-			return journal.RunNotEnded(runID, state)
-		case revision != 0 && revision != now:
+		case !r.State.Ended():
+			return journal.RunNotEnded(runID, r.State)
+		case revision != 0 && revision != r.Revision:
 			return journal.EtagMismatch(runID)
 		}
 		gone, err := tx.Exec(ctx, `WITH RECURSIVE `+s.below(`SELECT r.run_id FROM runs r WHERE`+ThisRun, `run_id`)+`
 			UPDATE runs SET namespace = $3, holds_key = false
 			WHERE `+s.d.InSelect(`run_id`, `SELECT run_id FROM below`)+` AND namespace || '' = $1 AND state + 0 >= 6`, namespace, runID, journal.Deleted)
-		n = int(gone)
-		return err
+		if n = int(gone); err != nil || tell == nil {
+			return err
+		}
+		items, err := tell(&r, n)
+		if err != nil {
+			return err
+		}
+		rows := make([]OutRow, len(items))
+		for i, o := range items {
+			rows[i] = OutRow{Namespace: namespace, RunID: runID, OutRow: &journal.OutRow{Seq: r.LastSeq + 1, Ordinal: i, Kind: o.Kind, Body: o.Body}}
+		}
+		return s.putOutbox(ctx, tx, rows)
 	})
 	return n, err
 }

@@ -155,7 +155,13 @@ func (s *Store) OutboxBacklog(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// QuarantinedSQL reads the parent and the metadata of a run.
+// QuarantinedSQL reads of a run what ScanQuarantined takes.
 func QuarantinedSQL(param string) string {
-	return `SELECT r.parent_run_id, d.metadata FROM runs r LEFT JOIN run_details d ON d.run_id = r.run_id WHERE r.run_id = ` + param
+	return `SELECT r.parent_run_id, r.task_id, r.epic_id, d.metadata FROM runs r LEFT JOIN run_details d ON d.run_id = r.run_id WHERE r.run_id = ` + param
+}
+
+// ScanQuarantined reads a row of QuarantinedSQL.
+func ScanQuarantined(row dbkit.Scanner) (r journal.Run, err error) {
+	err = row.Scan(&r.ParentID, &r.TaskID, &r.EpicID, &r.Metadata)
+	return r, err
 }

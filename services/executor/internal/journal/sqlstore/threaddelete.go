@@ -121,16 +121,25 @@ func (s *Store) hide(ctx context.Context, tx dbkit.Querier, cond string, args ..
 
 // tell writes outbox items of changes of threads that no run made.
 func (s *Store) tell(ctx context.Context, tx dbkit.Querier, namespace string, list []thread.Told) error {
-	columns := OutboxColumns()[1:] // the first one is of commits
-	var stmts []dbkit.Stmt
+	var rows []OutRow
 	for _, row := range s.db.TellThread.Rows(list) {
-		stmts = append(stmts, dbkit.Stmt{
-			Query: `INSERT INTO outbox (` + columns.Names() + `, next_at, attempts, last_error) VALUES (` + parameters(len(columns)) + `, ` + s.d.Now() + `, 0, '')`,
-			Args:  values(columns, OutRow{Namespace: namespace, OutRow: &row}),
-		})
+		rows = append(rows, OutRow{Namespace: namespace, OutRow: &row})
 	}
-	if len(stmts) == 0 {
+	return s.putOutbox(ctx, tx, rows)
+}
+
+// putOutbox writes outbox items outside of a commit.
+func (s *Store) putOutbox(ctx context.Context, tx dbkit.Querier, rows []OutRow) error {
+	if len(rows) == 0 {
 		return nil
+	}
+	columns := OutboxColumns()[1:] // the first one is of commits
+	stmts := make([]dbkit.Stmt, len(rows))
+	for i, row := range rows {
+		stmts[i] = dbkit.Stmt{
+			Query: `INSERT INTO outbox (` + columns.Names() + `, next_at, attempts, last_error) VALUES (` + parameters(len(columns)) + `, ` + s.d.Now() + `, 0, '')`,
+			Args:  values(columns, row),
+		}
 	}
 	return tx.Batch(ctx, stmts...)
 }

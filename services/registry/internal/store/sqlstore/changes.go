@@ -164,8 +164,8 @@ func (c *changes) published() (out []feed.Event) {
 }
 
 // TellRun implements store.Tx.
-func (t tx) TellRun(slug string, kind feed.Kind, state feed.RunState) {
-	t.changes.runs = append(t.changes.runs, feed.Event{Kind: kind, Slug: slug, Body: feed.Body{State: &state, Run: state.RunID}})
+func (t tx) TellRun(slug, epicID string, kind feed.Kind, state feed.RunState) {
+	t.changes.runs = append(t.changes.runs, feed.Event{Kind: kind, EpicID: epicID, Slug: slug, Body: feed.Body{State: &state, Run: state.RunID}})
 }
 
 // TellThread implements store.Tx.
@@ -305,7 +305,7 @@ func (t tx) changedEvents(ctx context.Context, namespace string, some []changed)
 
 // briefColumns are taskColumns without what is in the bodies of tasks.
 func briefColumns() string {
-	return strings.NewReplacer(` description,`, ` '',`, ` requirements,`, ` NULL,`, ` result_summary,`, ` '',`, `error_message,`, `'',`, ` notes,`, ` '[]',`, `ended_by, input, definition`, `ended_by, NULL, ''`).
+	return strings.NewReplacer(` description,`, ` '',`, ` requirements,`, ` NULL,`, ` result_summary,`, ` '',`, `error_message,`, `'',`, ` notes,`, ` '[]',`, `ended_by, input, definition,`, `ended_by, NULL, '',`).
 		Replace(taskColumns)
 }
 

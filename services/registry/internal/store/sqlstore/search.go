@@ -147,9 +147,10 @@ func (t tx) SlugsOf(ctx context.Context, namespace string, ids []string) (map[st
 	if len(ids) == 0 {
 		return out, nil
 	}
+	const workflow = `CASE WHEN x.run_workflow <> '' THEN x.run_workflow ELSE x.workflow_slug END`
 	next := func(epicID, after string) string {
-		return `(SELECT min(` + t.d.Text(`x.workflow_slug`) + `) FROM tasks x WHERE x.namespace = $2 AND x.epic_id = ` + epicID +
-			` AND x.workflow_slug <> '' AND ` + t.d.Text(`x.workflow_slug`) + ` > ` + after + `)`
+		return `(SELECT min(` + t.d.Text(`(`+workflow+`)`) + `) FROM tasks x WHERE x.namespace = $2 AND x.epic_id = ` + epicID +
+			` AND (` + workflow + `) <> '' AND ` + t.d.Text(`(`+workflow+`)`) + ` > ` + after + `)`
 	}
 	err := t.each(ctx, func(row dbkit.Scanner) error {
 		var id, slug string

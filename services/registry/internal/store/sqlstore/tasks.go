@@ -16,7 +16,7 @@ import (
 const taskColumns = `t.namespace, t.id, epic_id, title, description, tags, state, priority, depends_on, requirements, workflow_slug,
 	workflow_source, run_id, estimated_tokens, ` + totalColumns + `, duration_us, retry_count, max_retries, result_summary,
 	error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision, principal,
-	dependency_policy, ended_by, input, definition`
+	dependency_policy, ended_by, input, definition, run_workflow`
 
 // bodies joins the bodies of the tasks t, which are looked up one by one.
 func (t tx) bodies() string {
@@ -33,7 +33,7 @@ func scanTask(row dbkit.Scanner) (epic.Task, error) {
 	}, totalsInto(&v.Actual)...)
 	if err := row.Scan(append(into, &micros, &v.RetryCount, &v.MaxRetries, &v.ResultSummary, &v.ErrorMessage, &notes,
 		&v.CreatedByNode, &labels, dbkit.At(&v.CreateTime), dbkit.At(&v.UpdateTime), dbkit.At(&v.StartTime), dbkit.At(&v.EndTime),
-		&v.Revision, &v.Principal, &v.DependencyPolicy, &v.EndedBy, &v.Input, &v.Definition)...); err != nil {
+		&v.Revision, &v.Principal, &v.DependencyPolicy, &v.EndedBy, &v.Input, &v.Definition, &v.RunWorkflow)...); err != nil {
 		return epic.Task{}, err
 	}
 	if err := decode(notes, &v.Notes); err != nil {
@@ -78,7 +78,7 @@ func taskArgs(v epic.Task) ([]any, error) {
 		v.Namespace, v.ID, v.EpicID, v.Title, v.Tags, v.State, v.Priority, v.DependsOn, v.WorkflowSlug, v.Source, v.RunID,
 		v.EstimatedTokens, v.Duration.Microseconds(), v.RetryCount, v.MaxRetries, v.CreatedByNode, labels,
 		v.CreateTime, v.UpdateTime, v.StartTime, v.EndTime, v.Revision, v.Principal,
-		v.DependencyPolicy, v.EndedBy,
+		v.DependencyPolicy, v.EndedBy, v.RunWorkflow,
 	}, err
 }
 
@@ -92,8 +92,8 @@ func (t tx) InsertTask(ctx context.Context, v epic.Task) error {
 	c.created, c.whole = true, true
 	return t.putTask(ctx, v, dbkit.Stmt{Query: `INSERT INTO tasks (namespace, id, epic_id, title, tags, state, priority, depends_on, workflow_slug,
 			workflow_source, run_id, estimated_tokens, duration_us, retry_count, max_retries, created_by_node_id, labels,
-			create_time, update_time, start_time, end_time, revision, principal, dependency_policy, ended_by)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`, Args: args})
+			create_time, update_time, start_time, end_time, revision, principal, dependency_policy, ended_by, run_workflow)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)`, Args: args})
 }
 
 // PutTask implements store.Tx.
@@ -108,8 +108,8 @@ func (t tx) PutTask(ctx context.Context, v epic.Task, over int64) error {
 			priority = $7, depends_on = $8, workflow_slug = $9, workflow_source = $10, run_id = $11, estimated_tokens = $12,
 			duration_us = $13, retry_count = $14, max_retries = $15, created_by_node_id = $16, labels = $17, create_time = $18,
 			update_time = $19, start_time = $20, end_time = $21, revision = $22, principal = $23,
-			dependency_policy = $24, ended_by = $25
-		WHERE namespace = $1 AND id = $2 AND revision = $26`,
+			dependency_policy = $24, ended_by = $25, run_workflow = $26
+		WHERE namespace = $1 AND id = $2 AND revision = $27`,
 		Args: append(args, over),
 		Done: func(n int64) error {
 			if n != 1 {

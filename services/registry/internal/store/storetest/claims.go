@@ -138,6 +138,58 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			require.Equal(t, epic.TaskCompleted, got.State)
 		},
+		"Claim/TheTaskKeepsTheWorkflowOfItsRun": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{Title: "fairly found", WorkflowSlug: "found"})
+			v, named := f.task(t, e.ID), f.task(t, e.ID)
+			_, err := f.UpdateTask(f.ctx, ns, named.ID, accounting.Change{}, epic.Task{WorkflowSlug: "named"}, []string{"workflow_slug"})
+			require.NoError(t, err)
+			require.NoError(t, claim(f, v.ID, "run"))
+			end := f.end(t)
+			for _, workflow := range []string{"found@3", "other@1"} { // a repetition changes nothing
+				got, err := f.Accounts.ConfirmClaim(f.ctx, ns, v.ID, "run", database, workflow, time.Time{})
+				require.NoError(t, err)
+				require.Equal(t, []any{"run", "found@3", ""}, []any{got.RunID, got.RunWorkflow, got.WorkflowSlug})
+			}
+			require.Equal(t, []string{"task_updated " + v.ID, "epic_updated " + e.ID}, f.told(t, end), "once")
+			got, err := f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.Equal(t, "found@3", got.RunWorkflow)
+			found, err := f.SearchEpics(f.ctx, "fairly", store.SearchQuery{Namespace: ns}, epic.Hit{}, 1)
+			require.NoError(t, err)
+			require.Equal(t, []string{"found@3", "named"}, found[0].Slugs, "that of the epic is the one that ran")
+			_, err = f.SettleClaim(f.ctx, ns, v.ID, "run", accounting.Settlement{State: epic.TaskCompleted})
+			require.NoError(t, err)
+			f.move(t, named.ID, epic.TaskCanceled)
+			f.moveEpic(t, e.ID, epic.Completed)
+			_, value := f.procedure(t, e.ID)
+			require.Equal(t, []any{"found@3", "named"}, value["workflow_ids"])
+		},
+		"Claim/ALateOneDoesNotTakeTheWorkflowAway": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			_, _, err := f.ClaimTask(f.ctx, ns, v.ID, "old", time.Millisecond)
+			require.NoError(t, err)
+			testkit.Eventually(t, func() bool { return claim(f, v.ID, "new") == nil })
+			_, err = f.Accounts.ConfirmClaim(f.ctx, ns, v.ID, "new", database, "new@2", time.Time{})
+			require.NoError(t, err)
+			_, err = f.Accounts.ConfirmClaim(f.ctx, ns, v.ID, "old", database, "old@1", time.Time{})
+			requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "old", accounting.Settlement{State: epic.TaskCompleted, Workflow: "old@1"})
+			require.NoError(t, err)
+			require.Equal(t, []any{"new", "new@2"}, []any{got.RunID, got.RunWorkflow})
+		},
+		"Claim/TheWorkflowOfTheNextRunTakesItsPlace": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			for _, c := range []struct{ run, workflow string }{{"first", "one@1"}, {"second", ""}} {
+				require.NoError(t, claim(f, v.ID, c.run))
+				// The confirmation is lost: the settlement begins the task.
+				got, err := f.SettleClaim(f.ctx, ns, v.ID, c.run, accounting.Settlement{State: epic.TaskFailed, Workflow: c.workflow})
+				require.NoError(t, err)
+				require.Equal(t, []any{c.run, c.workflow}, []any{got.RunID, got.RunWorkflow})
+				if got.State == epic.TaskFailed {
+					f.move(t, v.ID, epic.TaskPending)
+				}
+			}
+		},
 		"Claim/RenewedForAMomentIsGivenBack": func(t *testing.T, f *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)
 			require.NoError(t, claim(f, v.ID, "run"))

@@ -177,7 +177,7 @@ func orderCases() map[string]func(*testing.T, *fixture) {
 					require.NoError(t, err)
 					require.Len(t, list, 1)
 					require.NoError(t, f.AcknowledgeOrders(f.ctx, list))
-					_, err = f.Accounts.ConfirmClaim(f.ctx, ns, v.ID, "of late", db, time.Time{})
+					_, err = f.Accounts.ConfirmClaim(f.ctx, ns, v.ID, "of late", db, "", time.Time{})
 					requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
 				}
 			}

@@ -70,7 +70,7 @@ func (f *fixture) ClaimTask(ctx context.Context, namespace, taskID, runID string
 
 // ConfirmClaim confirms for a run of the one database.
 func (f *fixture) ConfirmClaim(ctx context.Context, namespace, taskID, runID string, start time.Time) (epic.Task, error) {
-	return f.Accounts.ConfirmClaim(ctx, namespace, taskID, runID, database, start)
+	return f.Accounts.ConfirmClaim(ctx, namespace, taskID, runID, database, "", start)
 }
 
 // Epics lists epics; there are fewer than are examined for a page.

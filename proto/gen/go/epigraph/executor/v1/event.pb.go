@@ -12,6 +12,7 @@ import (
 	v1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -1678,6 +1679,8 @@ type RunEnded struct {
 	// The UNSAFE attempts whose outcome was unknown when the run ended, because it failed at another node, was
 	// canceled, or reached its deadline. A fork or retry repeats them only with allow_unsafe.
 	UnknownAttempts []*VisitRef `protobuf:"bytes,7,rep,name=unknown_attempts,json=unknownAttempts,proto3" json:"unknown_attempts,omitempty"`
+	// What the run has done. It is set with the end of a watched run.
+	ActivitySummary *ActivitySummary `protobuf:"bytes,8,opt,name=activity_summary,json=activitySummary,proto3" json:"activity_summary,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1761,6 +1764,78 @@ func (x *RunEnded) GetUnknownAttempts() []*VisitRef {
 	return nil
 }
 
+func (x *RunEnded) GetActivitySummary() *ActivitySummary {
+	if x != nil {
+		return x.ActivitySummary
+	}
+	return nil
+}
+
+// ActivitySummary sums up what a run has done.
+type ActivitySummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes by where they stand.
+	Nodes *NodeCounts `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// The calls, tokens and costs, with those of the runs below it. What is not booked yet is missing in the
+	// costs: see `unbooked_attempts`.
+	Usage *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The time from its start to its end, waiting included; absent for a run that never started.
+	Duration      *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivitySummary) Reset() {
+	*x = ActivitySummary{}
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivitySummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivitySummary) ProtoMessage() {}
+
+func (x *ActivitySummary) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivitySummary.ProtoReflect.Descriptor instead.
+func (*ActivitySummary) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ActivitySummary) GetNodes() *NodeCounts {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ActivitySummary) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *ActivitySummary) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
 // VisitChange is the new state of a visit.
 type VisitChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1781,7 +1856,7 @@ type VisitChange struct {
 
 func (x *VisitChange) Reset() {
 	*x = VisitChange{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1868,7 @@ func (x *VisitChange) String() string {
 func (*VisitChange) ProtoMessage() {}
 
 func (x *VisitChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1881,7 @@ func (x *VisitChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitChange.ProtoReflect.Descriptor instead.
 func (*VisitChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *VisitChange) GetVisit() *VisitRef {
@@ -1855,7 +1930,7 @@ type VisitsChanged struct {
 
 func (x *VisitsChanged) Reset() {
 	*x = VisitsChanged{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +1942,7 @@ func (x *VisitsChanged) String() string {
 func (*VisitsChanged) ProtoMessage() {}
 
 func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +1955,7 @@ func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitsChanged.ProtoReflect.Descriptor instead.
 func (*VisitsChanged) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *VisitsChanged) GetVisits() []*VisitChange {
@@ -1908,7 +1983,7 @@ type Reconciled struct {
 
 func (x *Reconciled) Reset() {
 	*x = Reconciled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +1995,7 @@ func (x *Reconciled) String() string {
 func (*Reconciled) ProtoMessage() {}
 
 func (x *Reconciled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2008,7 @@ func (x *Reconciled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reconciled.ProtoReflect.Descriptor instead.
 func (*Reconciled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Reconciled) GetVisit() *VisitRef {
@@ -1977,7 +2052,7 @@ type ChildrenSpawned struct {
 
 func (x *ChildrenSpawned) Reset() {
 	*x = ChildrenSpawned{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2064,7 @@ func (x *ChildrenSpawned) String() string {
 func (*ChildrenSpawned) ProtoMessage() {}
 
 func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2077,7 @@ func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildrenSpawned.ProtoReflect.Descriptor instead.
 func (*ChildrenSpawned) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ChildrenSpawned) GetVisit() *VisitRef {
@@ -2038,7 +2113,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2125,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2138,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ChildEnded) GetVisit() *VisitRef {
@@ -2127,7 +2202,7 @@ type InterruptOpened struct {
 
 func (x *InterruptOpened) Reset() {
 	*x = InterruptOpened{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2214,7 @@ func (x *InterruptOpened) String() string {
 func (*InterruptOpened) ProtoMessage() {}
 
 func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2227,7 @@ func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptOpened.ProtoReflect.Descriptor instead.
 func (*InterruptOpened) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InterruptOpened) GetInterruptId() string {
@@ -2234,7 +2309,7 @@ type InterruptClosed struct {
 
 func (x *InterruptClosed) Reset() {
 	*x = InterruptClosed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2321,7 @@ func (x *InterruptClosed) String() string {
 func (*InterruptClosed) ProtoMessage() {}
 
 func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2334,7 @@ func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptClosed.ProtoReflect.Descriptor instead.
 func (*InterruptClosed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InterruptClosed) GetInterruptId() string {
@@ -2327,7 +2402,7 @@ type SignalReceived struct {
 
 func (x *SignalReceived) Reset() {
 	*x = SignalReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2414,7 @@ func (x *SignalReceived) String() string {
 func (*SignalReceived) ProtoMessage() {}
 
 func (x *SignalReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2427,7 @@ func (x *SignalReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReceived.ProtoReflect.Descriptor instead.
 func (*SignalReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SignalReceived) GetName() string {
@@ -2391,7 +2466,7 @@ type MessageDelivered struct {
 
 func (x *MessageDelivered) Reset() {
 	*x = MessageDelivered{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2478,7 @@ func (x *MessageDelivered) String() string {
 func (*MessageDelivered) ProtoMessage() {}
 
 func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2491,7 @@ func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageDelivered.ProtoReflect.Descriptor instead.
 func (*MessageDelivered) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MessageDelivered) GetNodeId() string {
@@ -2455,7 +2530,7 @@ type GraphExpanded struct {
 
 func (x *GraphExpanded) Reset() {
 	*x = GraphExpanded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2542,7 @@ func (x *GraphExpanded) String() string {
 func (*GraphExpanded) ProtoMessage() {}
 
 func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2555,7 @@ func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphExpanded.ProtoReflect.Descriptor instead.
 func (*GraphExpanded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GraphExpanded) GetVisit() *VisitRef {
@@ -2525,7 +2600,7 @@ type GraphAmended struct {
 
 func (x *GraphAmended) Reset() {
 	*x = GraphAmended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2612,7 @@ func (x *GraphAmended) String() string {
 func (*GraphAmended) ProtoMessage() {}
 
 func (x *GraphAmended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2625,7 @@ func (x *GraphAmended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphAmended.ProtoReflect.Descriptor instead.
 func (*GraphAmended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GraphAmended) GetGraphHash() string {
@@ -2610,7 +2685,7 @@ type AttemptStarted struct {
 
 func (x *AttemptStarted) Reset() {
 	*x = AttemptStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2697,7 @@ func (x *AttemptStarted) String() string {
 func (*AttemptStarted) ProtoMessage() {}
 
 func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2710,7 @@ func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStarted.ProtoReflect.Descriptor instead.
 func (*AttemptStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AttemptStarted) GetVisit() *VisitRef {
@@ -2674,7 +2749,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2761,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2774,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AttemptProgress) GetVisit() *VisitRef {
@@ -2744,7 +2819,7 @@ type TokenDelta struct {
 
 func (x *TokenDelta) Reset() {
 	*x = TokenDelta{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2831,7 @@ func (x *TokenDelta) String() string {
 func (*TokenDelta) ProtoMessage() {}
 
 func (x *TokenDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2844,7 @@ func (x *TokenDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenDelta.ProtoReflect.Descriptor instead.
 func (*TokenDelta) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TokenDelta) GetVisit() *VisitRef {
@@ -2818,7 +2893,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2905,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +2918,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeepAlive) GetLastSeq() int64 {
@@ -2857,7 +2932,7 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x12\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x12\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
@@ -2981,7 +3056,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\rStopRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\")\n" +
 	"\x0fCancelRequested\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd9\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xab\x04\n" +
 	"\bRunEnded\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
@@ -2989,10 +3064,15 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\aoutputs\x18\x04 \x03(\v2+.epigraph.executor.v1.RunEnded.OutputsEntryR\aoutputs\x124\n" +
 	"\x05error\x18\x05 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x12+\n" +
 	"\x11unbooked_attempts\x18\x06 \x01(\x03R\x10unbookedAttempts\x12I\n" +
-	"\x10unknown_attempts\x18\a \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\x0funknownAttempts\x1aV\n" +
+	"\x10unknown_attempts\x18\a \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\x0funknownAttempts\x12P\n" +
+	"\x10activity_summary\x18\b \x01(\v2%.epigraph.executor.v1.ActivitySummaryR\x0factivitySummary\x1aV\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xe3\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xb3\x01\n" +
+	"\x0fActivitySummary\x126\n" +
+	"\x05nodes\x18\x01 \x01(\v2 .epigraph.executor.v1.NodeCountsR\x05nodes\x121\n" +
+	"\x05usage\x18\x02 \x01(\v2\x1b.epigraph.executor.v1.UsageR\x05usage\x125\n" +
+	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xe3\x01\n" +
 	"\vVisitChange\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x126\n" +
 	"\x05state\x18\x02 \x01(\x0e2 .epigraph.executor.v1.VisitStateR\x05state\x12\x16\n" +
@@ -3094,7 +3174,7 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(TextKind)(0),                 // 0: epigraph.executor.v1.TextKind
 	(*RunEvent)(nil),              // 1: epigraph.executor.v1.RunEvent
@@ -3114,34 +3194,37 @@ var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*StopRequested)(nil),         // 15: epigraph.executor.v1.StopRequested
 	(*CancelRequested)(nil),       // 16: epigraph.executor.v1.CancelRequested
 	(*RunEnded)(nil),              // 17: epigraph.executor.v1.RunEnded
-	(*VisitChange)(nil),           // 18: epigraph.executor.v1.VisitChange
-	(*VisitsChanged)(nil),         // 19: epigraph.executor.v1.VisitsChanged
-	(*Reconciled)(nil),            // 20: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 21: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 22: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 23: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 24: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 25: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 26: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 27: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 28: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 29: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 30: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 31: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 32: epigraph.executor.v1.KeepAlive
-	nil,                           // 33: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*VisitRef)(nil),              // 35: epigraph.executor.v1.VisitRef
-	(*RunBudget)(nil),             // 36: epigraph.executor.v1.RunBudget
-	(VisitState)(0),               // 37: epigraph.executor.v1.VisitState
-	(*v1.Payload)(nil),            // 38: epigraph.graph.v1.Payload
-	(*RunError)(nil),              // 39: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 40: epigraph.executor.v1.Usage
-	(*WaitInfo)(nil),              // 41: epigraph.executor.v1.WaitInfo
-	(RunState)(0),                 // 42: epigraph.executor.v1.RunState
+	(*ActivitySummary)(nil),       // 18: epigraph.executor.v1.ActivitySummary
+	(*VisitChange)(nil),           // 19: epigraph.executor.v1.VisitChange
+	(*VisitsChanged)(nil),         // 20: epigraph.executor.v1.VisitsChanged
+	(*Reconciled)(nil),            // 21: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 22: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 23: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 24: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 25: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 26: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 27: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 28: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 29: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 30: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 31: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 32: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 33: epigraph.executor.v1.KeepAlive
+	nil,                           // 34: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*VisitRef)(nil),              // 36: epigraph.executor.v1.VisitRef
+	(*RunBudget)(nil),             // 37: epigraph.executor.v1.RunBudget
+	(VisitState)(0),               // 38: epigraph.executor.v1.VisitState
+	(*v1.Payload)(nil),            // 39: epigraph.graph.v1.Payload
+	(*RunError)(nil),              // 40: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 41: epigraph.executor.v1.Usage
+	(*WaitInfo)(nil),              // 42: epigraph.executor.v1.WaitInfo
+	(RunState)(0),                 // 43: epigraph.executor.v1.RunState
+	(*NodeCounts)(nil),            // 44: epigraph.executor.v1.NodeCounts
+	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	34, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	35, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
 	6,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
 	7,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
@@ -3150,80 +3233,84 @@ var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
 	12, // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
 	16, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
 	17, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	19, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
-	20, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	21, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	22, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	23, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	24, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	25, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	26, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	27, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	28, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	20, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
+	21, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	22, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	23, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	24, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	25, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	26, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	27, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	28, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	29, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
 	5,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
 	4,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
 	3,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
 	13, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
 	14, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
 	15, // 24: epigraph.executor.v1.RunEvent.stop_requested:type_name -> epigraph.executor.v1.StopRequested
-	29, // 25: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	30, // 26: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	31, // 27: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	32, // 28: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	35, // 29: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
-	36, // 30: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
-	34, // 31: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	35, // 32: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 33: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 34: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	37, // 35: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
-	38, // 36: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
-	39, // 37: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
-	40, // 38: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	34, // 39: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	34, // 40: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
-	41, // 41: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
+	30, // 25: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	31, // 26: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	32, // 27: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	33, // 28: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	36, // 29: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
+	37, // 30: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
+	35, // 31: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	36, // 32: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 33: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 34: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	38, // 35: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
+	39, // 36: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
+	40, // 37: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
+	41, // 38: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
+	35, // 39: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	35, // 40: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	42, // 41: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
 	9,  // 42: epigraph.executor.v1.AttemptEnded.saved:type_name -> epigraph.executor.v1.SavedUsage
 	8,  // 43: epigraph.executor.v1.AttemptEnded.routes:type_name -> epigraph.executor.v1.RouteTaken
-	35, // 44: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
-	36, // 45: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
-	36, // 46: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
-	42, // 47: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
-	38, // 48: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	33, // 49: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
-	39, // 50: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	35, // 51: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
-	35, // 52: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
-	37, // 53: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
-	39, // 54: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
-	18, // 55: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
-	35, // 56: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	37, // 57: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	35, // 58: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 59: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	42, // 60: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	35, // 61: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	38, // 62: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	38, // 63: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	34, // 64: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	38, // 65: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
-	38, // 66: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	35, // 67: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
-	38, // 68: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	35, // 69: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	38, // 70: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	35, // 71: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 72: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 73: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	38, // 74: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	35, // 75: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	0,  // 76: epigraph.executor.v1.TokenDelta.kind:type_name -> epigraph.executor.v1.TextKind
-	38, // 77: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	36, // 44: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	37, // 45: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
+	37, // 46: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
+	43, // 47: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
+	39, // 48: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
+	34, // 49: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	40, // 50: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
+	36, // 51: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
+	18, // 52: epigraph.executor.v1.RunEnded.activity_summary:type_name -> epigraph.executor.v1.ActivitySummary
+	44, // 53: epigraph.executor.v1.ActivitySummary.nodes:type_name -> epigraph.executor.v1.NodeCounts
+	41, // 54: epigraph.executor.v1.ActivitySummary.usage:type_name -> epigraph.executor.v1.Usage
+	45, // 55: epigraph.executor.v1.ActivitySummary.duration:type_name -> google.protobuf.Duration
+	36, // 56: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
+	38, // 57: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
+	40, // 58: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
+	19, // 59: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
+	36, // 60: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	38, // 61: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	36, // 62: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 63: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	43, // 64: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	36, // 65: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	39, // 66: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	39, // 67: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	35, // 68: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	39, // 69: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
+	39, // 70: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	36, // 71: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	39, // 72: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	36, // 73: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	39, // 74: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	36, // 75: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 76: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 77: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	39, // 78: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	36, // 79: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	0,  // 80: epigraph.executor.v1.TokenDelta.kind:type_name -> epigraph.executor.v1.TextKind
+	39, // 81: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_event_proto_init() }
@@ -3268,7 +3355,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -819,7 +819,11 @@ type Task struct {
 	// JSON, or a graph as JSON. It is compiled when it is given, and its faults are told as those of a workflow.
 	// A fork, with `based_on` and `patches`, is applied then: this is what came of it. An update of it takes
 	// `workflow_slug` away, and the other way round. Lists leave it out.
-	Definition    string `protobuf:"bytes,37,opt,name=definition,proto3" json:"definition,omitempty"`
+	Definition string `protobuf:"bytes,37,opt,name=definition,proto3" json:"definition,omitempty"`
+	// The version of the catalog that `run_id` runs, as SLUG@VERSION, whoever chose it: the task, its
+	// requirements, its epic or a model. Empty if it runs another graph, such as that of `definition`.
+	// Output only.
+	RunWorkflow   string `protobuf:"bytes,38,opt,name=run_workflow,json=runWorkflow,proto3" json:"run_workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1113,6 +1117,13 @@ func (x *Task) GetDefinition() string {
 	return ""
 }
 
+func (x *Task) GetRunWorkflow() string {
+	if x != nil {
+		return x.RunWorkflow
+	}
+	return ""
+}
+
 var File_epigraph_registry_v1_epic_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
@@ -1162,7 +1173,7 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12 \n" +
 	"\x06author\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06author\x12\x1d\n" +
 	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\x12&\n" +
-	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\xdf\x0e\n" +
+	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\x8c\x0f\n" +
 	"\x04Task\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x12 \n" +
@@ -1210,7 +1221,8 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\x05input\x18$ \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05input\x12)\n" +
 	"\n" +
 	"definition\x18% \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\n" +
-	"definition\x1a9\n" +
+	"definition\x12+\n" +
+	"\frun_workflow\x18& \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vrunWorkflow\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x8a\x01\n" +

@@ -101,6 +101,10 @@ const (
 	RunChangeKind_RUN_CHANGE_KIND_RESUMED RunChangeKind = 3
 	// It has ended.
 	RunChangeKind_RUN_CHANGE_KIND_ENDED RunChangeKind = 4
+	// Its graph was changed while it goes on.
+	RunChangeKind_RUN_CHANGE_KIND_AMENDED RunChangeKind = 5
+	// It had ended, and was deleted.
+	RunChangeKind_RUN_CHANGE_KIND_DELETED RunChangeKind = 6
 )
 
 // Enum value maps for RunChangeKind.
@@ -111,6 +115,8 @@ var (
 		2: "RUN_CHANGE_KIND_PAUSED",
 		3: "RUN_CHANGE_KIND_RESUMED",
 		4: "RUN_CHANGE_KIND_ENDED",
+		5: "RUN_CHANGE_KIND_AMENDED",
+		6: "RUN_CHANGE_KIND_DELETED",
 	}
 	RunChangeKind_value = map[string]int32{
 		"RUN_CHANGE_KIND_UNSPECIFIED": 0,
@@ -118,6 +124,8 @@ var (
 		"RUN_CHANGE_KIND_PAUSED":      2,
 		"RUN_CHANGE_KIND_RESUMED":     3,
 		"RUN_CHANGE_KIND_ENDED":       4,
+		"RUN_CHANGE_KIND_AMENDED":     5,
+		"RUN_CHANGE_KIND_DELETED":     6,
 	}
 )
 
@@ -249,6 +257,8 @@ type FeedEvent struct {
 	//	*FeedEvent_ThreadCreated
 	//	*FeedEvent_ThreadMessage
 	//	*FeedEvent_ThreadDeleted
+	//	*FeedEvent_RunAmended
+	//	*FeedEvent_RunDeleted
 	//	*FeedEvent_KeepAlive
 	Event         isFeedEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
@@ -515,6 +525,24 @@ func (x *FeedEvent) GetThreadDeleted() *ThreadChanged {
 	return nil
 }
 
+func (x *FeedEvent) GetRunAmended() *RunChanged {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_RunAmended); ok {
+			return x.RunAmended
+		}
+	}
+	return nil
+}
+
+func (x *FeedEvent) GetRunDeleted() *RunChanged {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_RunDeleted); ok {
+			return x.RunDeleted
+		}
+	}
+	return nil
+}
+
 func (x *FeedEvent) GetKeepAlive() *FeedKeepAlive {
 	if x != nil {
 		if x, ok := x.Event.(*FeedEvent_KeepAlive); ok {
@@ -630,6 +658,16 @@ type FeedEvent_ThreadDeleted struct {
 	ThreadDeleted *ThreadChanged `protobuf:"bytes,29,opt,name=thread_deleted,json=threadDeleted,proto3,oneof"`
 }
 
+type FeedEvent_RunAmended struct {
+	// The graph of a run that goes on was changed.
+	RunAmended *RunChanged `protobuf:"bytes,31,opt,name=run_amended,json=runAmended,proto3,oneof"`
+}
+
+type FeedEvent_RunDeleted struct {
+	// A run that had ended was deleted, with all below it. Those that retention removes are not told.
+	RunDeleted *RunChanged `protobuf:"bytes,32,opt,name=run_deleted,json=runDeleted,proto3,oneof"`
+}
+
 type FeedEvent_KeepAlive struct {
 	// Nothing has happened for long. Not a change; sent by WatchEvents only.
 	KeepAlive *FeedKeepAlive `protobuf:"bytes,30,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
@@ -674,6 +712,10 @@ func (*FeedEvent_ThreadCreated) isFeedEvent_Event() {}
 func (*FeedEvent_ThreadMessage) isFeedEvent_Event() {}
 
 func (*FeedEvent_ThreadDeleted) isFeedEvent_Event() {}
+
+func (*FeedEvent_RunAmended) isFeedEvent_Event() {}
+
+func (*FeedEvent_RunDeleted) isFeedEvent_Event() {}
 
 func (*FeedEvent_KeepAlive) isFeedEvent_Event() {}
 
@@ -1095,7 +1137,14 @@ type RunChanged struct {
 	// The run that spawned it; empty for a root.
 	ParentRunId string `protobuf:"bytes,6,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
 	// When the run changed. The time of the event is when the registry heard of it.
-	ChangeTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	// The task that it works on, or that pays for it; empty for none. The event has the epic.
+	TaskId string `protobuf:"bytes,8,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// What it did, once it has ended. What it used with all below it is in `usage`.
+	ActivitySummary *RunActivity `protobuf:"bytes,9,opt,name=activity_summary,json=activitySummary,proto3" json:"activity_summary,omitempty"`
+	// How many runs are gone with one that was deleted, itself included: those below it have no events of their
+	// own.
+	Runs          int64 `protobuf:"varint,10,opt,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1179,6 +1228,118 @@ func (x *RunChanged) GetChangeTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *RunChanged) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *RunChanged) GetActivitySummary() *RunActivity {
+	if x != nil {
+		return x.ActivitySummary
+	}
+	return nil
+}
+
+func (x *RunChanged) GetRuns() int64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+// RunActivity sums up what a run has done.
+type RunActivity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes of its graph.
+	TotalNodes int32 `protobuf:"varint,1,opt,name=total_nodes,json=totalNodes,proto3" json:"total_nodes,omitempty"`
+	// Nodes whose last visit completed.
+	CompletedNodes int32 `protobuf:"varint,2,opt,name=completed_nodes,json=completedNodes,proto3" json:"completed_nodes,omitempty"`
+	// Nodes whose last visit failed.
+	FailedNodes int32 `protobuf:"varint,3,opt,name=failed_nodes,json=failedNodes,proto3" json:"failed_nodes,omitempty"`
+	// Nodes that never ran, and those whose last visit was canceled.
+	SkippedNodes int32 `protobuf:"varint,4,opt,name=skipped_nodes,json=skippedNodes,proto3" json:"skipped_nodes,omitempty"`
+	// Calls of models and tools, with those of the runs below it.
+	Calls int64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
+	// The time from its start to its end, waiting included; absent for a run that never started.
+	Duration      *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunActivity) Reset() {
+	*x = RunActivity{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunActivity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunActivity) ProtoMessage() {}
+
+func (x *RunActivity) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunActivity.ProtoReflect.Descriptor instead.
+func (*RunActivity) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RunActivity) GetTotalNodes() int32 {
+	if x != nil {
+		return x.TotalNodes
+	}
+	return 0
+}
+
+func (x *RunActivity) GetCompletedNodes() int32 {
+	if x != nil {
+		return x.CompletedNodes
+	}
+	return 0
+}
+
+func (x *RunActivity) GetFailedNodes() int32 {
+	if x != nil {
+		return x.FailedNodes
+	}
+	return 0
+}
+
+func (x *RunActivity) GetSkippedNodes() int32 {
+	if x != nil {
+		return x.SkippedNodes
+	}
+	return 0
+}
+
+func (x *RunActivity) GetCalls() int64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *RunActivity) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
 // RunChange is a change of a run, as its executor tells the registry.
 type RunChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1201,14 +1362,22 @@ type RunChange struct {
 	// What it and all runs below it used; absent for an end counts what is booked of the run alone.
 	Usage *WorkflowRunUsage `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
 	// The time from its start to its end, waiting included; absent if it is not known.
-	Duration      *durationpb.Duration `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`
+	Duration *durationpb.Duration `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`
+	// The task that it works on, or that pays for it; empty for none.
+	TaskId string `protobuf:"bytes,11,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The epic of that task, or the one that pays for it; empty for none.
+	EpicId string `protobuf:"bytes,12,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// What it did, once it has ended.
+	ActivitySummary *RunActivity `protobuf:"bytes,13,opt,name=activity_summary,json=activitySummary,proto3" json:"activity_summary,omitempty"`
+	// How many runs are gone with one that was deleted, itself included.
+	Runs          int64 `protobuf:"varint,14,opt,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunChange) Reset() {
 	*x = RunChange{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1389,7 @@ func (x *RunChange) String() string {
 func (*RunChange) ProtoMessage() {}
 
 func (x *RunChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1402,7 @@ func (x *RunChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunChange.ProtoReflect.Descriptor instead.
 func (*RunChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunChange) GetRunId() string {
@@ -1306,6 +1475,34 @@ func (x *RunChange) GetDuration() *durationpb.Duration {
 	return nil
 }
 
+func (x *RunChange) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *RunChange) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *RunChange) GetActivitySummary() *RunActivity {
+	if x != nil {
+		return x.ActivitySummary
+	}
+	return nil
+}
+
+func (x *RunChange) GetRuns() int64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
 // ThreadChanged is a thread that was made or deleted, or a message of one, without its text.
 type ThreadChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1338,7 +1535,7 @@ type ThreadChanged struct {
 
 func (x *ThreadChanged) Reset() {
 	*x = ThreadChanged{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1547,7 @@ func (x *ThreadChanged) String() string {
 func (*ThreadChanged) ProtoMessage() {}
 
 func (x *ThreadChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1560,7 @@ func (x *ThreadChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadChanged.ProtoReflect.Descriptor instead.
 func (*ThreadChanged) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ThreadChanged) GetThreadId() string {
@@ -1477,7 +1674,7 @@ type ThreadChange struct {
 
 func (x *ThreadChange) Reset() {
 	*x = ThreadChange{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1686,7 @@ func (x *ThreadChange) String() string {
 func (*ThreadChange) ProtoMessage() {}
 
 func (x *ThreadChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1699,7 @@ func (x *ThreadChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadChange.ProtoReflect.Descriptor instead.
 func (*ThreadChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ThreadChange) GetThreadId() string {
@@ -1608,7 +1805,7 @@ type MemoryWritten struct {
 
 func (x *MemoryWritten) Reset() {
 	*x = MemoryWritten{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1817,7 @@ func (x *MemoryWritten) String() string {
 func (*MemoryWritten) ProtoMessage() {}
 
 func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1830,7 @@ func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryWritten.ProtoReflect.Descriptor instead.
 func (*MemoryWritten) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MemoryWritten) GetKey() string {
@@ -1682,7 +1879,7 @@ type MemoryDeleted struct {
 
 func (x *MemoryDeleted) Reset() {
 	*x = MemoryDeleted{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1891,7 @@ func (x *MemoryDeleted) String() string {
 func (*MemoryDeleted) ProtoMessage() {}
 
 func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1904,7 @@ func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryDeleted.ProtoReflect.Descriptor instead.
 func (*MemoryDeleted) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MemoryDeleted) GetMemoryIds() []string {
@@ -1721,7 +1918,7 @@ var File_epigraph_registry_v1_feed_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\r\n" +
+	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x0e\n" +
 	"\tFeedEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
@@ -1752,7 +1949,11 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"runStarted\x12L\n" +
 	"\x0ethread_created\x18\x1b \x01(\v2#.epigraph.registry.v1.ThreadChangedH\x00R\rthreadCreated\x12L\n" +
 	"\x0ethread_message\x18\x1c \x01(\v2#.epigraph.registry.v1.ThreadChangedH\x00R\rthreadMessage\x12L\n" +
-	"\x0ethread_deleted\x18\x1d \x01(\v2#.epigraph.registry.v1.ThreadChangedH\x00R\rthreadDeleted\x12D\n" +
+	"\x0ethread_deleted\x18\x1d \x01(\v2#.epigraph.registry.v1.ThreadChangedH\x00R\rthreadDeleted\x12C\n" +
+	"\vrun_amended\x18\x1f \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\n" +
+	"runAmended\x12C\n" +
+	"\vrun_deleted\x18  \x01(\v2 .epigraph.registry.v1.RunChangedH\x00R\n" +
+	"runDeleted\x12D\n" +
 	"\n" +
 	"keep_alive\x18\x1e \x01(\v2#.epigraph.registry.v1.FeedKeepAliveH\x00R\tkeepAliveB\a\n" +
 	"\x05event\"'\n" +
@@ -1784,7 +1985,7 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\x04slug\x18\x01 \x01(\tR\x04slug\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x129\n" +
 	"\x06change\x18\x03 \x01(\x0e2!.epigraph.registry.v1.PublicationR\x06change\x12:\n" +
-	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\"\xba\x02\n" +
+	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\"\xb5\x03\n" +
 	"\n" +
 	"RunChanged\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
@@ -1794,7 +1995,19 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\x05usage\x18\x05 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12\"\n" +
 	"\rparent_run_id\x18\x06 \x01(\tR\vparentRunId\x12;\n" +
 	"\vchange_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"changeTime\"\x8c\x04\n" +
+	"changeTime\x12\x17\n" +
+	"\atask_id\x18\b \x01(\tR\x06taskId\x12L\n" +
+	"\x10activity_summary\x18\t \x01(\v2!.epigraph.registry.v1.RunActivityR\x0factivitySummary\x12\x12\n" +
+	"\x04runs\x18\n" +
+	" \x01(\x03R\x04runs\"\xa3\x02\n" +
+	"\vRunActivity\x12(\n" +
+	"\vtotal_nodes\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
+	"totalNodes\x120\n" +
+	"\x0fcompleted_nodes\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x0ecompletedNodes\x12*\n" +
+	"\ffailed_nodes\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vfailedNodes\x12,\n" +
+	"\rskipped_nodes\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\fskippedNodes\x12\x1d\n" +
+	"\x05calls\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05calls\x12?\n" +
+	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\bduration\"\xbb\x05\n" +
 	"\tRunChange\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x19\n" +
 	"\x03seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x03seq\x12C\n" +
@@ -1808,7 +2021,11 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\aoutcome\x18\b \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\b\xbaH\x05\x82\x01\x02\x10\x01R\aoutcome\x12<\n" +
 	"\x05usage\x18\t \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\x12?\n" +
 	"\bduration\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\bduration\"\xd4\x02\n" +
+	" \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\bduration\x12 \n" +
+	"\atask_id\x18\v \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12 \n" +
+	"\aepic_id\x18\f \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12L\n" +
+	"\x10activity_summary\x18\r \x01(\v2!.epigraph.registry.v1.RunActivityR\x0factivitySummary\x12\x1b\n" +
+	"\x04runs\x18\x0e \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04runs\"\xd4\x02\n" +
 	"\rThreadChanged\x12\x1b\n" +
 	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12\x12\n" +
@@ -1854,13 +2071,15 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\x13PUBLICATION_CREATED\x10\x01\x12\x1f\n" +
 	"\x1bPUBLICATION_VERSION_CREATED\x10\x02\x12\x17\n" +
 	"\x13PUBLICATION_UPDATED\x10\x03\x12\x17\n" +
-	"\x13PUBLICATION_DELETED\x10\x04*\xa1\x01\n" +
+	"\x13PUBLICATION_DELETED\x10\x04*\xdb\x01\n" +
 	"\rRunChangeKind\x12\x1f\n" +
 	"\x1bRUN_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17RUN_CHANGE_KIND_STARTED\x10\x01\x12\x1a\n" +
 	"\x16RUN_CHANGE_KIND_PAUSED\x10\x02\x12\x1b\n" +
 	"\x17RUN_CHANGE_KIND_RESUMED\x10\x03\x12\x19\n" +
-	"\x15RUN_CHANGE_KIND_ENDED\x10\x04*\x96\x01\n" +
+	"\x15RUN_CHANGE_KIND_ENDED\x10\x04\x12\x1b\n" +
+	"\x17RUN_CHANGE_KIND_AMENDED\x10\x05\x12\x1b\n" +
+	"\x17RUN_CHANGE_KIND_DELETED\x10\x06*\x96\x01\n" +
 	"\x10ThreadChangeKind\x12\"\n" +
 	"\x1eTHREAD_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aTHREAD_CHANGE_KIND_CREATED\x10\x01\x12\x1e\n" +
@@ -1881,7 +2100,7 @@ func file_epigraph_registry_v1_feed_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(Publication)(0),              // 0: epigraph.registry.v1.Publication
 	(RunChangeKind)(0),            // 1: epigraph.registry.v1.RunChangeKind
@@ -1894,67 +2113,73 @@ var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(*BudgetReached)(nil),         // 8: epigraph.registry.v1.BudgetReached
 	(*WorkflowPublished)(nil),     // 9: epigraph.registry.v1.WorkflowPublished
 	(*RunChanged)(nil),            // 10: epigraph.registry.v1.RunChanged
-	(*RunChange)(nil),             // 11: epigraph.registry.v1.RunChange
-	(*ThreadChanged)(nil),         // 12: epigraph.registry.v1.ThreadChanged
-	(*ThreadChange)(nil),          // 13: epigraph.registry.v1.ThreadChange
-	(*MemoryWritten)(nil),         // 14: epigraph.registry.v1.MemoryWritten
-	(*MemoryDeleted)(nil),         // 15: epigraph.registry.v1.MemoryDeleted
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*Epic)(nil),                  // 17: epigraph.registry.v1.Epic
-	(*Task)(nil),                  // 18: epigraph.registry.v1.Task
-	(*UsageEntry)(nil),            // 19: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                 // 20: epigraph.registry.v1.Price
-	(EpicState)(0),                // 21: epigraph.registry.v1.EpicState
-	(TaskState)(0),                // 22: epigraph.registry.v1.TaskState
-	(*Workflow)(nil),              // 23: epigraph.registry.v1.Workflow
-	(WorkflowRunOutcome)(0),       // 24: epigraph.registry.v1.WorkflowRunOutcome
-	(*WorkflowRunUsage)(nil),      // 25: epigraph.registry.v1.WorkflowRunUsage
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*RunActivity)(nil),           // 11: epigraph.registry.v1.RunActivity
+	(*RunChange)(nil),             // 12: epigraph.registry.v1.RunChange
+	(*ThreadChanged)(nil),         // 13: epigraph.registry.v1.ThreadChanged
+	(*ThreadChange)(nil),          // 14: epigraph.registry.v1.ThreadChange
+	(*MemoryWritten)(nil),         // 15: epigraph.registry.v1.MemoryWritten
+	(*MemoryDeleted)(nil),         // 16: epigraph.registry.v1.MemoryDeleted
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*Epic)(nil),                  // 18: epigraph.registry.v1.Epic
+	(*Task)(nil),                  // 19: epigraph.registry.v1.Task
+	(*UsageEntry)(nil),            // 20: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                 // 21: epigraph.registry.v1.Price
+	(EpicState)(0),                // 22: epigraph.registry.v1.EpicState
+	(TaskState)(0),                // 23: epigraph.registry.v1.TaskState
+	(*Workflow)(nil),              // 24: epigraph.registry.v1.Workflow
+	(WorkflowRunOutcome)(0),       // 25: epigraph.registry.v1.WorkflowRunOutcome
+	(*WorkflowRunUsage)(nil),      // 26: epigraph.registry.v1.WorkflowRunUsage
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
 }
 var file_epigraph_registry_v1_feed_proto_depIdxs = []int32{
-	16, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
-	17, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
-	17, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
+	17, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
+	18, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
+	18, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
 	6,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
-	18, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
-	18, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
+	19, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
+	19, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
 	7,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
-	19, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
+	20, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
 	8,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
-	20, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
+	21, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
 	9,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
-	14, // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
+	15, // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
 	5,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
-	15, // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
+	16, // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
 	10, // 14: epigraph.registry.v1.FeedEvent.run_ended:type_name -> epigraph.registry.v1.RunChanged
 	10, // 15: epigraph.registry.v1.FeedEvent.run_paused:type_name -> epigraph.registry.v1.RunChanged
 	10, // 16: epigraph.registry.v1.FeedEvent.run_resumed:type_name -> epigraph.registry.v1.RunChanged
 	10, // 17: epigraph.registry.v1.FeedEvent.run_started:type_name -> epigraph.registry.v1.RunChanged
-	12, // 18: epigraph.registry.v1.FeedEvent.thread_created:type_name -> epigraph.registry.v1.ThreadChanged
-	12, // 19: epigraph.registry.v1.FeedEvent.thread_message:type_name -> epigraph.registry.v1.ThreadChanged
-	12, // 20: epigraph.registry.v1.FeedEvent.thread_deleted:type_name -> epigraph.registry.v1.ThreadChanged
-	4,  // 21: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
-	19, // 22: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
-	21, // 23: epigraph.registry.v1.EpicDeleted.state:type_name -> epigraph.registry.v1.EpicState
-	22, // 24: epigraph.registry.v1.TaskDeleted.state:type_name -> epigraph.registry.v1.TaskState
-	0,  // 25: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
-	23, // 26: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
-	24, // 27: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	25, // 28: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	16, // 29: epigraph.registry.v1.RunChanged.change_time:type_name -> google.protobuf.Timestamp
-	1,  // 30: epigraph.registry.v1.RunChange.kind:type_name -> epigraph.registry.v1.RunChangeKind
-	16, // 31: epigraph.registry.v1.RunChange.change_time:type_name -> google.protobuf.Timestamp
-	24, // 32: epigraph.registry.v1.RunChange.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	25, // 33: epigraph.registry.v1.RunChange.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
-	26, // 34: epigraph.registry.v1.RunChange.duration:type_name -> google.protobuf.Duration
-	16, // 35: epigraph.registry.v1.ThreadChanged.change_time:type_name -> google.protobuf.Timestamp
-	2,  // 36: epigraph.registry.v1.ThreadChange.kind:type_name -> epigraph.registry.v1.ThreadChangeKind
-	16, // 37: epigraph.registry.v1.ThreadChange.change_time:type_name -> google.protobuf.Timestamp
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	13, // 18: epigraph.registry.v1.FeedEvent.thread_created:type_name -> epigraph.registry.v1.ThreadChanged
+	13, // 19: epigraph.registry.v1.FeedEvent.thread_message:type_name -> epigraph.registry.v1.ThreadChanged
+	13, // 20: epigraph.registry.v1.FeedEvent.thread_deleted:type_name -> epigraph.registry.v1.ThreadChanged
+	10, // 21: epigraph.registry.v1.FeedEvent.run_amended:type_name -> epigraph.registry.v1.RunChanged
+	10, // 22: epigraph.registry.v1.FeedEvent.run_deleted:type_name -> epigraph.registry.v1.RunChanged
+	4,  // 23: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
+	20, // 24: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
+	22, // 25: epigraph.registry.v1.EpicDeleted.state:type_name -> epigraph.registry.v1.EpicState
+	23, // 26: epigraph.registry.v1.TaskDeleted.state:type_name -> epigraph.registry.v1.TaskState
+	0,  // 27: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
+	24, // 28: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
+	25, // 29: epigraph.registry.v1.RunChanged.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	26, // 30: epigraph.registry.v1.RunChanged.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	17, // 31: epigraph.registry.v1.RunChanged.change_time:type_name -> google.protobuf.Timestamp
+	11, // 32: epigraph.registry.v1.RunChanged.activity_summary:type_name -> epigraph.registry.v1.RunActivity
+	27, // 33: epigraph.registry.v1.RunActivity.duration:type_name -> google.protobuf.Duration
+	1,  // 34: epigraph.registry.v1.RunChange.kind:type_name -> epigraph.registry.v1.RunChangeKind
+	17, // 35: epigraph.registry.v1.RunChange.change_time:type_name -> google.protobuf.Timestamp
+	25, // 36: epigraph.registry.v1.RunChange.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	26, // 37: epigraph.registry.v1.RunChange.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	27, // 38: epigraph.registry.v1.RunChange.duration:type_name -> google.protobuf.Duration
+	11, // 39: epigraph.registry.v1.RunChange.activity_summary:type_name -> epigraph.registry.v1.RunActivity
+	17, // 40: epigraph.registry.v1.ThreadChanged.change_time:type_name -> google.protobuf.Timestamp
+	2,  // 41: epigraph.registry.v1.ThreadChange.kind:type_name -> epigraph.registry.v1.ThreadChangeKind
+	17, // 42: epigraph.registry.v1.ThreadChange.change_time:type_name -> google.protobuf.Timestamp
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_feed_proto_init() }
@@ -1986,6 +2211,8 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		(*FeedEvent_ThreadCreated)(nil),
 		(*FeedEvent_ThreadMessage)(nil),
 		(*FeedEvent_ThreadDeleted)(nil),
+		(*FeedEvent_RunAmended)(nil),
+		(*FeedEvent_RunDeleted)(nil),
 		(*FeedEvent_KeepAlive)(nil),
 	}
 	file_epigraph_registry_v1_feed_proto_msgTypes[5].OneofWrappers = []any{}
@@ -1995,7 +2222,7 @@ func file_epigraph_registry_v1_feed_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_feed_proto_rawDesc), len(file_epigraph_registry_v1_feed_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

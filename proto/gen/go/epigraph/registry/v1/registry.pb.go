@@ -518,7 +518,8 @@ type EpicMatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The epic.
 	Epic *Epic `protobuf:"bytes,1,opt,name=epic,proto3" json:"epic,omitempty"`
-	// The workflows of the epic and of its tasks, 20 at most.
+	// The workflows of the epic and of its tasks, 20 at most: versions that tasks ran, as SLUG@VERSION, and what
+	// tasks name that have not run a workflow of the catalog.
 	WorkflowSlugs []string `protobuf:"bytes,2,rep,name=workflow_slugs,json=workflowSlugs,proto3" json:"workflow_slugs,omitempty"`
 	// Which part of the tasks that were completed or failed was completed; absent if none was.
 	SuccessRate *float64 `protobuf:"fixed64,3,opt,name=success_rate,json=successRate,proto3,oneof" json:"success_rate,omitempty"`
@@ -2050,7 +2051,9 @@ type ConfirmClaimRequest struct {
 	// When the run started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// The database that the run is recorded in: only its executors know the end of the run.
-	Database      string `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
+	Database string `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
+	// The version of the catalog that it runs, as SLUG@VERSION; empty for another graph.
+	Workflow      string `protobuf:"bytes,5,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2113,6 +2116,13 @@ func (x *ConfirmClaimRequest) GetDatabase() string {
 	return ""
 }
 
+func (x *ConfirmClaimRequest) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
 // SettleClaimRequest ends a claim.
 type SettleClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2129,7 +2139,10 @@ type SettleClaimRequest struct {
 	// How long the run took.
 	Duration *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
 	// When the run ended.
-	EndTime       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// The version of the catalog that it ran, as SLUG@VERSION; empty for another graph. It counts if the claim
+	// was not confirmed before.
+	Workflow      string `protobuf:"bytes,8,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2211,6 +2224,13 @@ func (x *SettleClaimRequest) GetEndTime() *timestamppb.Timestamp {
 		return x.EndTime
 	}
 	return nil
+}
+
+func (x *SettleClaimRequest) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
 }
 
 // Order is what the registry wants of the run of a task.
@@ -3654,13 +3674,14 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\bdatabase\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\bdatabase\"\x8b\x01\n" +
 	"\x11ClaimTaskResponse\x12.\n" +
 	"\x04task\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.TaskR\x04task\x12F\n" +
-	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\xbb\x01\n" +
+	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\xe1\x01\n" +
 	"\x13ConfirmClaimRequest\x12\"\n" +
 	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12 \n" +
 	"\x06run_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x129\n" +
 	"\n" +
 	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12#\n" +
-	"\bdatabase\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\bdatabase\"\xef\x02\n" +
+	"\bdatabase\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\bdatabase\x12$\n" +
+	"\bworkflow\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bworkflow\"\x95\x03\n" +
 	"\x12SettleClaimRequest\x12\"\n" +
 	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12 \n" +
 	"\x06run_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12C\n" +
@@ -3668,7 +3689,8 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x0eresult_summary\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\rresultSummary\x12.\n" +
 	"\rerror_message\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\ferrorMessage\x125\n" +
 	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x125\n" +
-	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xc0\x02\n" +
+	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12$\n" +
+	"\bworkflow\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bworkflow\"\xc0\x02\n" +
 	"\x05Order\x12'\n" +
 	"\tnamespace\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\tnamespace\x12\"\n" +
 	"\atask_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12\x1e\n" +
