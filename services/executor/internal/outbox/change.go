@@ -99,9 +99,10 @@ func (c *RunChange) known() bool { return c.State != Ended || c.Used != nil }
 // maxChanges is how many changes are told at once. One item has fewer.
 const maxChanges = 500
 
-// early tells changes that stand first in the order of their runs or threads, those of many at once: most runs
-// make no calls, and have nothing else to tell. It returns what is left of the groups. A change that must wait
-// for usage, and all behind it, is left. So is everything if the registry refuses: then each is told by itself.
+// early tells changes that stand first in the order of their runs or threads, those of many at
+// once: most runs make no calls, and have nothing else to tell. It returns what is left of the
+// groups. A change that must wait for usage, and all behind it, is left. So is everything if the
+// registry refuses: then each is told by itself.
 func (d *Deliverer) early(ctx context.Context, groups [][]journal.OutboxItem, down *outage) (acks []journal.OutboxAck, rest [][]journal.OutboxItem) {
 	var (
 		list Changes

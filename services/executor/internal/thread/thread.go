@@ -108,8 +108,8 @@ type Item struct {
 	// Weight is what the item counts in the usage of its namespace, in whatever form its bytes are
 	// stored. It is set of an item to be added alone.
 	Weight int64
-	// Role is that of the author of a message. It is set of an item to be added alone, too: in the store it is
-	// a part of the body.
+	// Role is that of the author of a message. It is set of an item to be added alone, too: in the
+	// store it is a part of the body.
 	Role string
 }
 

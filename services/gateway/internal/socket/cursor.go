@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A cursor is a position as clients know it. That of the feed is a sequence. That of a run is its sequence, and
-// behind it ;ID:SEQUENCE for each descendant of which events were told, in the order of their ids. At most
-// maxNamed of them are named, since messages of clients are bounded; then the cursor ends with a plus sign, and
-// whoever goes on from it is told the events of the others again.
+// A cursor is a position as clients know it. That of the feed is a sequence. That of a run is its
+// sequence, and behind it ;ID:SEQUENCE for each descendant of which events were told, in the order
+// of their ids. At most maxNamed of them are named, since messages of clients are bounded; then the
+// cursor ends with a plus sign, and whoever goes on from it is told the events of the others again.
 const maxNamed, notNamed = 100, "+"
 
 // maxRunID bounds the ids of descendants in cursors, in bytes.

@@ -16,8 +16,8 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// tree is an executor with one run, which is over, and its descendants. As the real one it tells the events of
-// the run behind a sequence, and those of descendants from their beginning.
+// tree is an executor with one run, which is over, and its descendants. As the real one it tells
+// the events of the run behind a sequence, and those of descendants from their beginning.
 type tree struct {
 	executorv1.ExecutorServiceClient
 
