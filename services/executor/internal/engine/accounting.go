@@ -103,7 +103,15 @@ func (r *run) accounting(x extra, evs []workgraph.Event, end *workgraph.RunEnd, 
 	return append(out, told...), err
 }
 
-// changes returns the outbox items of what became of the run, for the feed.
+// wakes says whether a write has anything for the outbox, and whether somebody waits for its delivery.
+type wakes struct{ any, urgent bool }
+
+func waking(w *journal.Append) wakes {
+	return wakes{any: len(w.Outbox) > 0 || len(w.Threads) > 0, urgent: outbox.Urgent(w.Outbox)}
+}
+
+// changes returns the outbox items of what became of the run, for the feed. Roots are told, and runs below
+// them that are of a workflow of the catalog. Other runs below are parts of the work of a run that is told.
 func (r *run) changes(evs []workgraph.Event, now time.Time) (out []journal.Out, err error) {
 	if !outbox.Told(r.lineage.Parent, r.lineage.Workflow) {
 		return nil, nil

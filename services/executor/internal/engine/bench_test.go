@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -149,36 +150,43 @@ type deaf struct{ outbox.Registry }
 func (deaf) RecordChanges(context.Context, string, outbox.Changes) error { return nil }
 
 // BenchmarkToldRuns measures what it costs runs that the registry is told of them: the rows of the outbox,
-// and their delivery.
+// and their delivery, at once or with those of other runs.
 func BenchmarkToldRuns(b *testing.B) {
 	for _, open := range []func(testing.TB) store{sqliteStore, pgStore} {
+		s := open(b)
 		for _, size := range []int{1, 10} {
-			for _, told := range []bool{false, true} {
-				b.Run(fmt.Sprintf("%s/nodes=%d/told=%v", open(b).name, size, told), func(b *testing.B) {
-					var opts []option
-					if told {
-						opts = append(opts, func(_ *engine.Config, d *engine.Deps) { d.Claims = books{} })
-					}
-					l := run(b, open(b), instant(), append(opts, quiet)...)
-					box, err := outbox.New(l.j, deaf{}, outbox.Options{Poll: 20 * time.Millisecond})
-					require.NoError(b, err)
-					ctx, stop := context.WithCancel(b.Context())
-					var delivery sync.WaitGroup
-					delivery.Go(func() { _ = box.Run(ctx) })
-					b.ResetTimer()
-					before := processTime(b)
-					runTrees(b, l, size)
-					b.StopTimer()
-					// Unlike the time that passes it depends little on what else the machine does.
-					b.ReportMetric(float64((processTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/run")
-					stop()
-					delivery.Wait()
-					b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
-					l.stop()
-				})
+			for name, gather := range map[string]time.Duration{"no": 0, "at-once": 1, "gathered": 100 * time.Millisecond} {
+				b.Run(fmt.Sprintf("%s/nodes=%d/told=%s", s.name, size, name), func(b *testing.B) { benchTold(b, open(b), size, gather) })
 			}
 		}
 	}
+}
+
+// benchTold measures runs of so many nodes. They are not told of if gather is 0.
+func benchTold(b *testing.B, s store, size int, gather time.Duration) {
+	b.Helper()
+	var wake atomic.Pointer[outbox.Deliverer]
+	l := run(b, s, instant(), quiet, func(_ *engine.Config, d *engine.Deps) {
+		if gather > 0 {
+			d.Claims, d.WakeOutbox = books{}, func(urgent bool) { wake.Load().Wake(urgent) }
+		}
+	})
+	box, err := outbox.New(l.j, deaf{}, outbox.Options{Gather: gather})
+	require.NoError(b, err)
+	wake.Store(box)
+	ctx, stop := context.WithCancel(b.Context())
+	var delivery sync.WaitGroup
+	delivery.Go(func() { _ = box.Run(ctx) })
+	b.ResetTimer()
+	before := processTime(b)
+	runTrees(b, l, size)
+	b.StopTimer()
+	// Unlike the time that passes it depends little on what else the machine does.
+	b.ReportMetric(float64((processTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/run")
+	stop()
+	delivery.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+	l.stop()
 }
 
 // processTime is the time of the processor that this process has used. That of PostgreSQL is not in it.

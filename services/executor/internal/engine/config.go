@@ -218,8 +218,9 @@ type Deps struct {
 	MostUsed func(*workgraph.Start) (most workgraph.Usage, ok bool)
 	// Workflows finds the graphs of workflows that children name. With nil none is found.
 	Workflows Workflows
-	// WakeOutbox is called after something was put into the outbox. It may be nil.
-	WakeOutbox func()
+	// WakeOutbox is called after something was put into the outbox. What is not urgent is for the feed
+	// alone. It may be nil.
+	WakeOutbox func(urgent bool)
 	// Delivered says when more of the outbox is delivered next, and whether the registry is known to be away.
 	// With nil neither is known.
 	Delivered func() (next <-chan struct{}, away bool)

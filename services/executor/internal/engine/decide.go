@@ -251,7 +251,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	r.weigh()
 	c.recovered, c.saved, c.routes, c.unused = x.recover, saved, r.routes(out), x.unused()
-	c.outbox, c.commands, c.applied, c.threads = len(w.Outbox) > 0, w.Command, w.Applied, w.Threads
+	c.outbox, c.commands, c.applied, c.threads = waking(w), w.Command, w.Applied, w.Threads
 	if leaves {
 		r.releaseOwnership(w)
 		c.released = true

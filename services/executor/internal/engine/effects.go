@@ -201,8 +201,8 @@ func (t *session) publish(r *run, res journal.Result, c consequence) {
 		t.e.meters.routing.count(c.routes[i].namespace, c.routes[i].workflow, c.routes[i].Routed)
 	}
 	t.e.feed.Publish(c.events...)
-	if c.outbox {
-		t.e.wake()
+	if c.outbox.any {
+		t.e.wake(c.outbox.urgent)
 	}
 	if len(c.commands) > len(res.Claimed) {
 		t.pollCommandsSoon()

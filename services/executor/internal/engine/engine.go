@@ -48,7 +48,7 @@ type Engine struct {
 	purse     Purse       // nil if nothing bounds what runs spend
 	mostUsed  func(*workgraph.Start) (workgraph.Usage, bool)
 	quota     descendants.Quota
-	wake      func()
+	wake      func(urgent bool)
 	// workflows is nil if there are none.
 	workflows Workflows
 	gates     []sched.Gate

@@ -76,7 +76,7 @@ func (d Deps) withDefaults() Deps {
 		d.Computing = turns.NewComputing(host.Processors())
 	}
 	if d.WakeOutbox == nil {
-		d.WakeOutbox = func() {}
+		d.WakeOutbox = func(bool) {}
 	}
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)

@@ -100,7 +100,7 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 		failpoint.Hit(failpoint.TakeoverAfter)
 	}
 	if len(res.Quarantined) > 0 {
-		t.e.wake()
+		t.e.wake(true)
 	}
 	for _, ref := range res.Quarantined {
 		t.e.log.ErrorContext(ctx, "run brought its owners down and is quarantined", "run_id", ref.RunID, "takeovers", ref.Takeovers, "doing", ref.DiedDoing)

@@ -388,7 +388,7 @@ type consequence struct {
 	idle    bool
 	// idleTimer is how long an idle run still stays in memory.
 	idleTimer time.Duration
-	outbox    bool
+	outbox    wakes
 	commands  []journal.Command
 	applied   []int64
 	threads   []thread.Append

@@ -416,7 +416,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 	if err := r.confirm(&w, now); err != nil {
 		return nil, err
 	}
-	c.outbox = len(w.Outbox) > 0
+	c.outbox = waking(&w)
 	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
 	if err := r.fillStart(s, req, now); err != nil {
 		return nil, err

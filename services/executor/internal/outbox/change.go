@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -110,6 +111,12 @@ func tellable(it journal.OutboxItem) (c Changes, ok bool) {
 		return Changes{Runs: []RunChange{r}}, err == nil && r.known()
 	}
 	return c, false
+}
+
+// Urgent reports whether any of the items is more than a change for the feed, whose readers are told of
+// it a moment later in any case: others are waited for by the ends of runs, by tasks, or by budgets.
+func Urgent(items []journal.Out) bool {
+	return slices.ContainsFunc(items, func(o journal.Out) bool { return o.Kind != KindRun && o.Kind != KindThread })
 }
 
 // changeOf is the change that an item tells.

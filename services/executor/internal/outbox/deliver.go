@@ -47,6 +47,10 @@ type Options struct {
 	Hold time.Duration
 	// Poll is the pause after which an idle deliverer looks again, without being woken; default one second.
 	Poll time.Duration
+	// Gather is how long what nobody waits for waits for more of its kind; default 100 milliseconds. A
+	// claim and an acknowledgement are a transaction each, which many short runs share then:
+	// BenchmarkToldRuns.
+	Gather time.Duration
 	// Parallel is how many runs of a namespace are delivered for at the same time; default 8.
 	Parallel int
 	// CallTimeout bounds one call of the registry; default five seconds.
@@ -66,7 +70,8 @@ type Deliverer struct {
 	o       Options
 	tracer  trace.Tracer
 	refused metric.Int64Counter
-	wake    chan struct{}
+	wake    chan struct{} // by what is urgent
+	soon    chan struct{} // by what is not
 
 	mu   sync.Mutex
 	next chan struct{} // closed by the next acknowledgement
@@ -94,6 +99,7 @@ func New(box journal.Outbox, reg Registry, o Options) (*Deliverer, error) {
 	def(&o.Parallel, 8)
 	span(&o.Hold, 10*time.Second)
 	span(&o.Poll, time.Second)
+	span(&o.Gather, 100*time.Millisecond)
 	span(&o.CallTimeout, 5*time.Second)
 	span(&o.MaxBackoff, 30*time.Second)
 	if o.Logger == nil {
@@ -111,7 +117,7 @@ func New(box journal.Outbox, reg Registry, o Options) (*Deliverer, error) {
 		return nil, fmt.Errorf("make metrics: %w", err)
 	}
 	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), refused: refused,
-		wake: make(chan struct{}, 1), next: make(chan struct{}), slow: map[string]time.Time{}}, nil
+		wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), next: make(chan struct{}), slow: map[string]time.Time{}}, nil
 }
 
 // Acknowledged returns a channel that is closed once more items were delivered by this deliverer, and whether
@@ -132,11 +138,37 @@ func (d *Deliverer) batchEnded(delivered, away bool) {
 	}
 }
 
-// Wake signals that something may be due. It never blocks.
-func (d *Deliverer) Wake() {
+// Wake signals that something may be due. Unless it is urgent it may wait for more. It never blocks.
+func (d *Deliverer) Wake(urgent bool) {
+	to := d.soon
+	if urgent {
+		to = d.wake
+	}
 	select {
-	case d.wake <- struct{}{}:
+	case to <- struct{}{}:
 	default:
+	}
+}
+
+// pause returns when it was woken, or after most.
+func (d *Deliverer) pause(ctx context.Context, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	soon := d.soon
+	var gathered <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-d.wake:
+			return
+		case <-gathered:
+			return
+		case <-soon:
+			soon, gathered = nil, time.After(d.o.Gather) // the first one decides for those behind it
+		}
 	}
 }
 
@@ -144,6 +176,10 @@ func (d *Deliverer) Wake() {
 func (d *Deliverer) Run(ctx context.Context) error {
 	fails := 0
 	for {
+		select {
+		case <-d.soon: // it is taken now
+		default:
+		}
 		n, err := d.Once(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -159,13 +195,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 				continue
 			}
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-d.wake:
-		}
-		timer.Stop()
+		d.pause(ctx, wait)
 		if ctx.Err() != nil {
 			return nil
 		}

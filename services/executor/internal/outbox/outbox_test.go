@@ -468,13 +468,13 @@ func TestRun(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- w.d.Run(ctx) }()
 			w.run(t, "run_1")
-			w.d.Wake()
+			w.d.Wake(true)
 			time.Sleep(10 * time.Second) //nolint:forbidigo // fake time
 			require.Equal(t, int64(4), w.backlog(t))
 			w.registry.refuse(nil)
 			// The store's own clock decides when a retry is due, and that one is real.
 			testkit.Within(t, 10*time.Hour, 100*time.Millisecond, func() bool {
-				w.d.Wake()
+				w.d.Wake(true)
 				return w.backlog(t) == 0
 			})
 			w.registry.mu.Lock()
@@ -486,6 +486,36 @@ func TestRun(t *testing.T) {
 			require.NoError(t, <-done)
 		})
 	})
+	t.Run("Wake/WhatIsNotUrgentWaitsForMore", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			wakes []bool // whether each is urgent, ten milliseconds after the one before
+			want  []time.Duration
+		}{
+			"Soon":          {[]bool{false}, []time.Duration{0, 100 * time.Millisecond}},
+			"Several":       {[]bool{false, false, false}, []time.Duration{0, 100 * time.Millisecond}},
+			"Urgent":        {[]bool{true}, []time.Duration{0, 0}},
+			"UrgentBetween": {[]bool{false, true}, []time.Duration{0, 10 * time.Millisecond}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					box := &looks{begin: time.Now()}
+					d, err := outbox.New(box, &fakeRegistry{}, outbox.Options{})
+					require.NoError(t, err)
+					ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+					defer cancel()
+					done := make(chan error, 1)
+					go func() { done <- d.Run(ctx) }()
+					synctest.Wait()
+					for _, urgent := range c.wakes {
+						d.Wake(urgent)
+						time.Sleep(10 * time.Millisecond) //nolint:forbidigo // fake time
+					}
+					require.NoError(t, <-done)
+					require.Equal(t, c.want, box.at)
+				})
+			})
+		}
+	})
 	t.Run("Stop/WhileTheStoreIsBroken", func(t *testing.T) {
 		d, err := outbox.New(broken{}, &fakeRegistry{}, outbox.Options{})
 		require.NoError(t, err)
@@ -493,6 +523,19 @@ func TestRun(t *testing.T) {
 		defer cancel()
 		require.NoError(t, d.Run(ctx))
 	})
+}
+
+// looks is an empty outbox that notes when it was looked at.
+type looks struct {
+	journal.Outbox
+
+	begin time.Time
+	at    []time.Duration
+}
+
+func (l *looks) ClaimOutbox(context.Context, int, time.Duration) ([]journal.OutboxItem, error) {
+	l.at = append(l.at, time.Since(l.begin))
+	return nil, nil
 }
 
 // broken is an outbox that cannot be read.
