@@ -66,7 +66,7 @@ func plausible(usage []workgraph.Usage) []workgraph.Usage {
 	out := slices.Clone(usage)
 	for i := range out {
 		u := &out[i]
-		u.Unsettled = false // calls cannot say that
+		u.Unsettled, u.Unlimited = false, false // calls cannot say that
 		u.Provider, u.Model, u.Call = phrase.Clean(u.Provider, maxProvider), phrase.Clean(u.Model, maxModel), phrase.Clean(u.Call, maxModel)
 		for _, n := range []*int64{&u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens} {
 			*n = min(max(*n, 0), maxTokens)
