@@ -214,7 +214,7 @@ func TestEstimateByHistory(t *testing.T) {
 		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}, true
 	}}, func(*stack.Config) {})
 	begin := func(limit int, opts ...epigraph.StartOption) *epigraph.Run {
-		with := []workgraph.NodeOption{workgraph.Named("request", "hello")}
+		with := []func(*workgraph.Node){workgraph.Named("request", "hello")}
 		if limit > 0 {
 			with = append(with, workgraph.Named("max_output_tokens", limit))
 		}

@@ -202,13 +202,24 @@ func ForecastGraph(v *Version, g *workgraph.Graph, prices usage.Book, calls Call
 		}
 		f.note("What these actors use is not known: %s.", names)
 	}
-	if f.DurationMS = percentiles(earlier.took()); f.DurationMS.Runs > 0 {
-		f.note("The time is that of %d runs of version %d, which had another graph.", f.DurationMS.Runs, earlier.Version)
-	} else {
-		f.note("How long it takes is not known before a run has ended.")
-	}
+	f.time(g, visits, calls, earlier)
 	f.budget(v)
 	return f
+}
+
+// time is that of runs of an earlier version, else that of the critical path of the graph.
+func (f *Forecast) time(g *workgraph.Graph, visits []int64, calls Calls, earlier Earlier) {
+	if f.DurationMS = percentiles(earlier.took()); f.DurationMS.Runs > 0 {
+		f.note("The time is that of %d runs of version %d, which had another graph.", f.DurationMS.Runs, earlier.Version)
+		return
+	}
+	took, unknown := calls.path(g, visits)
+	if len(unknown) > 0 {
+		f.note("How long it takes is not known: fewer than %d attempts with a booked time are known of %s.", leastCalls, listed(unknown))
+		return
+	}
+	f.DurationMS = took
+	f.note("The time is that of the critical path: booked attempts of the same model or actor, rounds one after the other, items side by side, and none for what only computes.")
 }
 
 func (f *Forecast) note(format string, args ...any) {
@@ -327,19 +338,7 @@ const limitActor = "flow/limit"
 // a cycle or those that messages activate as often as they state. Where they state nothing, the limit
 // of their loop holds, unless another loop is around it or within it.
 func visitBounds(g *workgraph.Graph) []int64 {
-	at := make(map[string]int, len(g.Nodes))
-	for i := range g.Nodes {
-		at[g.Nodes[i].ID] = i
-	}
-	out := make([][]int, len(g.Nodes))
-	for _, e := range g.Edges {
-		if from, ok := at[e.From]; ok {
-			if to, ok := at[e.To]; ok {
-				out[from] = append(out[from], to)
-			}
-		}
-	}
-	cycle := cycles(out)
+	cycle := cycles(links(g))
 	limits := map[int]int64{}
 	for i := range g.Nodes {
 		if n := &g.Nodes[i]; n.Actor == limitActor && cycle[i] > 0 {
@@ -363,6 +362,23 @@ func visitBounds(g *workgraph.Graph) []int64 {
 		}
 	}
 	return bounds
+}
+
+// links are the nodes to which each node has an edge.
+func links(g *workgraph.Graph) [][]int {
+	at := make(map[string]int, len(g.Nodes))
+	for i := range g.Nodes {
+		at[g.Nodes[i].ID] = i
+	}
+	out := make([][]int, len(g.Nodes))
+	for _, e := range g.Edges {
+		if from, ok := at[e.From]; ok {
+			if to, ok := at[e.To]; ok {
+				out[from] = append(out[from], to)
+			}
+		}
+	}
+	return out
 }
 
 // cycles numbers the strong components from 1, as Tarjan finds them, and gives each node the number of

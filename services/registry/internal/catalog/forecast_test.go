@@ -91,7 +91,7 @@ func TestForecastLoop(t *testing.T) {
 // ten are calls of a model that use 10, 20 … 100 tokens, at a nano-dollar each.
 func ten(model string) (out []usage.Entry) {
 	for i := range int64(10) {
-		e := usage.Entry{Kind: usage.Model, Actor: "llm", Model: model, InputTokens: 9 * (i + 1), OutputTokens: i + 1}
+		e := usage.Entry{Kind: usage.Model, Actor: "llm", Model: model, InputTokens: 9 * (i + 1), OutputTokens: i + 1, DurationMS: 100 * (i + 1)}
 		e.Source = usage.Executor
 		cost := e.InputTokens + e.OutputTokens
 		e.CostNanoUSD = &cost
@@ -147,7 +147,6 @@ func TestForecastByCalls(t *testing.T) {
 			require.Equal(t, c.tokens, known(f.Tokens), "%v", f.Notes)
 			require.Equal(t, c.cost, known(f.Cost), "%v", f.Notes)
 			require.Contains(t, strings.Join(f.Notes, "\n"), c.note)
-			require.Nil(t, f.DurationMS.P50)
 		})
 	}
 	t.Run("items of a node", func(t *testing.T) {
@@ -157,6 +156,34 @@ func TestForecastByCalls(t *testing.T) {
 		require.Equal(t, []int64{500, 900}, []int64{*f.Tokens.P50, *f.Tokens.P90})
 		require.Contains(t, strings.Join(f.Notes, "\n"), "10 items or rounds are assumed: a.")
 		require.Nil(t, f.Tokens.Answers)
+	})
+	t.Run("the time is that of the critical path", func(t *testing.T) {
+		t.Parallel()
+		node := func(id, actor string) workgraph.Node {
+			return workgraph.Node{ID: id, Actor: actor, Named: map[string]json.RawMessage{"model": json.RawMessage(`"known"`)}}
+		}
+		// first is followed by long, which goes round 3 times, and by short; last joins them. A call takes 500
+		// and 900 ms.
+		long := node("long", "llm")
+		long.MaxVisits = 3
+		g := &workgraph.Graph{
+			Nodes: []workgraph.Node{node("first", "llm"), long, node("short", "llm"), node("sum", "cel"), node("last", "llm")},
+			Edges: []workgraph.Edge{{From: "first", To: "long"}, {From: "long", To: "long"}, {From: "first", To: "short"}, {From: "long", To: "sum"},
+				{From: "short", To: "sum"}, {From: "sum", To: "last"}},
+		}
+		at := func(g *workgraph.Graph, calls []usage.Entry) catalog.Forecast {
+			return catalog.ForecastGraph(&catalog.Version{}, g, nil, catalog.NewCalls(calls), catalog.Earlier{}, time.Now())
+		}
+		f := at(g, ten("known"))
+		require.NotNil(t, f.DurationMS.P50, "%v", f.Notes)
+		require.Equal(t, []int64{5 * 500, 5 * 900}, []int64{*f.DurationMS.P50, *f.DurationMS.P90})
+		require.Contains(t, strings.Join(f.Notes, "\n"), "the critical path")
+
+		g.Nodes = append(g.Nodes, node("person", "approve"))
+		f = at(g, ten("known"))
+		require.Nil(t, f.DurationMS.P50)
+		require.Contains(t, strings.Join(f.Notes, "\n"), "are known of person.")
+		require.NotNil(t, f.Tokens.P50)
 	})
 	t.Run("the time is that of an earlier version", func(t *testing.T) {
 		t.Parallel()

@@ -26,12 +26,21 @@ const (
 type Calls struct {
 	// byModel are the calls of each model, and under "" those of all.
 	byModel map[string][]usage.Entry
+	// byActor and byModelTook are how long attempts took that have ended well, in milliseconds: those of each
+	// actor, and those that asked each model.
+	byActor, byModelTook map[string][]*int64
 }
 
-// NewCalls takes the calls of models that have ended well out of entries.
+// NewCalls takes what has ended well out of entries.
 func NewCalls(entries []usage.Entry) Calls {
-	c := Calls{map[string][]usage.Entry{}}
+	c := Calls{map[string][]usage.Entry{}, map[string][]*int64{}, map[string][]*int64{}}
 	for i := range entries {
+		if e := &entries[i]; e.Source == usage.Executor && e.DurationMS > 0 && !e.Failed {
+			c.byActor[e.Actor] = append(c.byActor[e.Actor], &e.DurationMS)
+			if e.Actor == modelActor {
+				c.byModelTook[e.Model] = append(c.byModelTook[e.Model], &e.DurationMS)
+			}
+		}
 		if e := &entries[i]; e.Source == usage.Executor && e.Kind != usage.Tool && e.Kind != usage.Embedding && e.Actor == modelActor && e.Model != "" && !e.Failed {
 			c.byModel[e.Model] = append(c.byModel[e.Model], *e)
 			c.byModel[""] = append(c.byModel[""], *e)
