@@ -309,6 +309,9 @@ type Usage struct {
 	// Unsettled is set by the caller of the actor if the price could not be asked for. Under a cap in money
 	// nothing starts until a Settled command gives the price.
 	Unsettled bool `json:"unsettled,omitempty"`
+	// Unlimited is set by the caller of the actor in what a call wants that states no limit of its answer:
+	// OutputTokens is the one that is sent for it then, and the call is expected to use less.
+	Unlimited bool `json:"unlimited,omitempty"`
 }
 
 // EmbeddingCall is the Call of usage of a model that makes vectors.

@@ -205,6 +205,42 @@ func TestBudgetsAbove(t *testing.T) {
 	})
 }
 
+// TestEstimateByHistory asks for calls that state no limit of their answers. They are estimated at the limit
+// of their profile, and at what most calls of their model put out once enough are known.
+func TestEstimateByHistory(t *testing.T) {
+	s := &spender{T: t}
+	s.serve(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+		s.calls.Add(1)
+		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}, true
+	}}, func(*stack.Config) {})
+	begin := func(limit int, opts ...epigraph.StartOption) *epigraph.Run {
+		with := []func(*workgraph.Node){workgraph.Named("request", "hello")}
+		if limit > 0 {
+			with = append(with, workgraph.Named("max_output_tokens", limit))
+		}
+		b := workgraph.NewBuilder("one")
+		b.Node("a", "llm", with...)
+		r, err := s.c.StartRun(t.Context(), b.Graph(), opts...)
+		require.NoError(t, err)
+		return r
+	}
+	v := s.task()
+	s.command("budgets", "set", "--epic", v.GetEpicId(), "--hard-tokens", "1000")
+	waits := begin(0, epigraph.Task(v.GetId()))
+	require.Regexp(t, `a call of up to 4\d\d\d tokens does not fit`, s.paused(waits), "without history it is the limit of the profile")
+	require.Zero(t, s.calls.Load())
+	// Samples take places by chance: 60 calls fill far more than the 20 that are needed.
+	for range 60 {
+		s.reaches(begin(0), executorv1.RunState_RUN_STATE_COMPLETED)
+	}
+	s.reaches(waits, executorv1.RunState_RUN_STATE_COMPLETED)
+
+	w := s.task()
+	s.command("budgets", "set", "--epic", w.GetEpicId(), "--hard-tokens", "1000")
+	stated := begin(4000, epigraph.Task(w.GetId()))
+	require.Regexp(t, `a call of up to 40\d\d tokens does not fit`, s.paused(stated), "a limit of its own goes before history")
+}
+
 // TestBudgetOfChildren lets two children side by side want all that their parent has left.
 func TestBudgetOfChildren(t *testing.T) {
 	s := &spender{T: t}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"maps"
 	"os"
@@ -66,6 +67,56 @@ func TestSQLite(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, s.Write.Stats().MaxOpenConnections)
+	})
+	t.Run("Open/EachConnectionOfTheWriterHasItsPragmas", func(t *testing.T) {
+		t.Parallel()
+		s := openSQLite(t, dbkit.SQLiteOptions{WriterCache: 4096, WriterNoSpill: true})
+		for range 3 {
+			conn, err := s.Write.Conn(t.Context())
+			require.NoError(t, err)
+			for pragma, want := range map[string]string{"cache_size": "-4096", "cache_spill": "0", "foreign_keys": "1"} {
+				var got string
+				require.NoError(t, conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got))
+				require.Equal(t, want, got, pragma)
+			}
+			require.ErrorIs(t, conn.Raw(func(any) error { return driver.ErrBadConn }), driver.ErrBadConn, "the next one is another connection")
+		}
+		require.EqualValues(t, 0, s.Write.Stats().OpenConnections)
+	})
+	t.Run("Update/WaitsForTheWriterUntilItsContextEnds", func(t *testing.T) {
+		t.Parallel()
+		s := openSQLite(t)
+		for name, update := range map[string]func(context.Context, func(context.Context, *sql.Tx) error) error{"part": s.Update, "whole": s.UpdateWhole} {
+			require.NoError(t, s.Update(t.Context(), func(context.Context, *sql.Tx) error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, update(ctx, func(context.Context, *sql.Tx) error { return nil }), context.DeadlineExceeded, name)
+				return nil
+			}))
+		}
+	})
+	t.Run("Update/EndsATransactionThatWritesTooLong", func(t *testing.T) {
+		t.Parallel()
+		s := openSQLite(t, dbkit.SQLiteOptions{MaxWrite: time.Millisecond})
+		err := s.Update(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `CREATE TABLE n AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n`)
+			return err
+		})
+		require.Equal(t, dbkit.ReasonWriteTooLong, errs.ReasonOf(err), "got %v", err)
+		require.True(t, errs.Is(err, errs.Unavailable))
+		require.NoError(t, s.UpdateWhole(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			return tx.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(new(int))
+		}), "the writer is free again")
+	})
+	t.Run("UpdateWhole/OutlivesItsContext", func(t *testing.T) {
+		t.Parallel()
+		s := openSQLite(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, s.UpdateWhole(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			cancel()
+			_, err := tx.ExecContext(ctx, `CREATE TABLE t (id bigint)`)
+			return err
+		}))
 	})
 	t.Run("Open/FileHasTheGivenName", func(t *testing.T) {
 		t.Parallel()

@@ -20,6 +20,14 @@ func CollectPage[R Rows, T page.Row](ctx context.Context, rows R, err error, sca
 	return collect(rows, err, scan, fillPage[T](ctx))
 }
 
+// CollectPart is Collect for rows of which there may be more than are wanted at once: it stops behind the
+// first row that page.MaxBytes have no room for. What it reads does not count for the answer of the caller,
+// who may read many parts for one answer.
+func CollectPart[R Rows, T page.Row](rows R, err error, scan func(R) (T, error)) ([]T, error) {
+	var g page.Gauge
+	return collect(rows, err, scan, func(r T) (bool, error) { return g.Add(r), nil })
+}
+
 func collect[R Rows, T any](rows R, err error, scan func(R) (T, error), add func(T) (bool, error)) ([]T, error) {
 	if err != nil {
 		return nil, err

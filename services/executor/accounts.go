@@ -53,15 +53,16 @@ func govern(d *engine.Deps, g *governor.Governor, cfg Config, models *llm.Set) {
 	d.Gates = slices.Insert(slices.Clone(d.Gates), len(d.Gates)-1, g.Gate(models.Account))
 	d.ModelCall = func(s *workgraph.Start) (m sched.ModelCall) {
 		if s.Actor == "llm" {
-			m.Profile, m.Input, m.Output = actorllm.Estimate(cfg.Actors.LLM, models, s)
+			e := actorllm.Estimate(cfg.Actors.LLM, models, s)
+			m.Profile, m.Input, m.Output = e.Profile, e.Input, e.Output
 		}
 		return m
 	}
 }
 
 // mostUsed says what a call of the actor llm may use at most: the limit of its answer, and about as
-// many tokens as its prompt has. It is booked on the model of its profile, unless a fallback answers. A
-// call of an actor of the memory uses what its vector does.
+// many tokens as its prompt has. The limit of a profile is none of the call's own. The call is booked on
+// the model of its profile, unless a fallback answers. A call of an actor of the memory uses what its vector does.
 func mostUsed(cfg Config, models *llm.Set) func(*workgraph.Start) (workgraph.Usage, bool) {
 	return func(s *workgraph.Start) (most workgraph.Usage, ok bool) {
 		if s.Actor != "llm" {
@@ -74,7 +75,8 @@ func mostUsed(cfg Config, models *llm.Set) func(*workgraph.Start) (workgraph.Usa
 			return workgraph.Usage{Provider: booked.Provider, Model: booked.Model, InputTokens: input, OutputTokens: 1, Call: workgraph.EmbeddingCall}, true
 		}
 		if most.Provider, most.Model, ok = actorllm.Booked(cfg.Actors.LLM, models, s); ok {
-			_, most.InputTokens, most.OutputTokens = actorllm.Estimate(cfg.Actors.LLM, models, s)
+			e := actorllm.Estimate(cfg.Actors.LLM, models, s)
+			most.InputTokens, most.OutputTokens, most.Unlimited = e.Input, e.Output, !e.Stated
 		}
 		return most, ok
 	}

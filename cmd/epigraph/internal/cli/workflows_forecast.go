@@ -24,7 +24,7 @@ type workflowsForecastCmd struct {
 
 // Help says what a forecast is made of.
 func (workflowsForecastCmd) Help() string {
-	return `It is made of the newest runs of the version that have ended or, if there are none, of its graph. P50 is what half of the runs did not exceed, P90 what nine of ten did not. What is not known is shown as "unknown". With --file it is made of a text that is not in the catalog, before anything is kept or started; "epigraph plan forecast" does so with a plan.
+	return `It is made of the newest runs of the version that have ended or, if there are none, of its graph and of booked calls of its models. P50 is what half of them did not exceed, P90 what nine of ten did not. What is not known is shown as "unknown", and notes tell why. With --file it is made of a text that is not in the catalog, before anything is kept or started; "epigraph plan forecast" does so with a plan.
 
     epigraph workflows forecast digest
     epigraph workflows forecast --file digest.yaml

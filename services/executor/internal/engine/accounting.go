@@ -66,7 +66,7 @@ func plausible(usage []workgraph.Usage) []workgraph.Usage {
 	out := slices.Clone(usage)
 	for i := range out {
 		u := &out[i]
-		u.Unsettled = false // calls cannot say that
+		u.Unsettled, u.Unlimited = false, false // calls cannot say that
 		u.Provider, u.Model, u.Call = phrase.Clean(u.Provider, maxProvider), phrase.Clean(u.Model, maxModel), phrase.Clean(u.Call, maxModel)
 		for _, n := range []*int64{&u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens} {
 			*n = min(max(*n, 0), maxTokens)
@@ -110,8 +110,7 @@ func waking(w *journal.Append) wakes {
 	return wakes{any: len(w.Outbox) > 0 || len(w.Threads) > 0, urgent: outbox.Urgent(w.Outbox)}
 }
 
-// changes returns the outbox items of what became of the run, for the feed. Roots are told, and runs below
-// them that are of a workflow of the catalog. Other runs below are parts of the work of a run that is told.
+// changes returns the outbox items of what became of the run, for the feed.
 func (r *run) changes(evs []workgraph.Event, now time.Time) (out []journal.Out, err error) {
 	if !outbox.Told(r.lineage.Parent, r.lineage.Workflow) {
 		return nil, nil

@@ -373,6 +373,9 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	usage := usageOf(out, fail)
 	now := time.Now().UTC()
 	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with costs that calls report
+	if began := a.startTime(); len(entries) > 0 && !began.IsZero() {
+		entries[0].DurationMS = max(now.Sub(began).Milliseconds(), 0)
+	}
 	t.price(a, usage, now)
 	x := extra{progress: true, leads: leads, attempt: endedAttempt{start: a.startTime(), actor: a.start.Actor, reporter: reporter,
 		cached: a.cached.Load() && out != nil, kept: a.kept, trace: carried, usage: usage, entries: entries}}

@@ -294,7 +294,7 @@ func (l *live) events(t testing.TB, id string) []feed.Event {
 		page, err := l.Feed().Events(t.Context(), l.row(t, id), int64(len(out)), 500)
 		require.NoError(t, err)
 		out = append(out, page...)
-		if len(page) < 500 {
+		if len(page) == 0 {
 			break
 		}
 	}

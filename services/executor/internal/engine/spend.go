@@ -40,7 +40,7 @@ func (t *session) reserve(ctx context.Context, a *attempt) *workgraph.Error {
 	if err != nil {
 		return notPerformed(err)
 	}
-	answer, err := t.e.purse.Try(ctx, a.run.namespace, purse.Call{Entry: entries[0], Runs: runs, Unlimited: most.OutputTokens == 0})
+	answer, err := t.e.purse.Try(ctx, a.run.namespace, purse.Call{Entry: entries[0], Runs: runs, Unlimited: unlimited(most)})
 	switch {
 	case err != nil:
 		return notPerformed(err)
@@ -54,6 +54,9 @@ func (t *session) reserve(ctx context.Context, a *attempt) *workgraph.Error {
 	}
 	return nil
 }
+
+// unlimited reports whether what a call wants tells that it states no limit of its answer.
+func unlimited(wanted workgraph.Usage) bool { return wanted.Unlimited || wanted.OutputTokens == 0 }
 
 // unused is what was reserved for the calls that end with the decision and used nothing.
 func (x *extra) unused() (out []outbox.Entry) {
@@ -115,7 +118,7 @@ func (t *session) awaitRoom(r *run) {
 	if refused != nil {
 		a := &attempt{run: r, start: workgraph.Start{Ref: refused.Ref, Attempt: refused.Attempt}, payer: payer}
 		if entries := r.entries(a, plausible([]workgraph.Usage{refused.Wanted}), false, dbkit.Micros(time.Now())); len(entries) > 0 {
-			call.Entry, call.Unlimited = entries[0], refused.Wanted.OutputTokens == 0
+			call.Entry, call.Unlimited = entries[0], unlimited(refused.Wanted)
 		}
 	}
 	r.mu.Unlock()

@@ -83,6 +83,24 @@ func TestVisitPages(t *testing.T) {
 		}
 		require.Less(t, j.read.Load()-before, int64(100), "the last page was read from the beginning")
 	})
+	t.Run("Compare/PagesDoNotReadTheHistoriesAgain", func(t *testing.T) {
+		one, two := l.start(t, chain(300, "ok")), l.start(t, chain(300, "ok"))
+		l.wait(t, one, journal.StateCompleted)
+		l.wait(t, two, journal.StateCompleted)
+		token, seen := "", 0
+		for first := true; first || token != ""; first = false {
+			before := j.read.Load()
+			c, err := l.Compare(t.Context(), query.CompareRequest{Namespace: ns, RunID: two, Base: one, All: true, Size: 10, Token: token})
+			require.NoError(t, err)
+			seen += len(c.Pairs)
+			if token = c.Next; first {
+				require.Greater(t, j.read.Load()-before, int64(600))
+			} else {
+				require.LessOrEqual(t, j.read.Load()-before, int64(20), "the values of the visits of the page")
+			}
+		}
+		require.Equal(t, 300, seen)
+	})
 	t.Run("Pages/CostOfARunWithInterruptsDoesNotEither", func(t *testing.T) {
 		g := chain(700, "ok")
 		g.Nodes[0].Actor = "asks"

@@ -140,8 +140,9 @@ type Reader interface {
 	// Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut. It returns
 	// fewer where page.MaxBytes are full.
 	List(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Run, error)
-	// Events returns up to limit events with a sequence above afterSeq, in order. A run without such
-	// events, or without existence, gives none.
+	// Events returns up to limit events with a sequence above afterSeq, in order, and fewer where
+	// page.MaxBytes are full. A run without such events, or without existence, gives none, and no other run
+	// does: a reader of all events goes on until there are none, or until it has the last one of the row.
 	Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error)
 	// Descendants lists the runs below this one, at any depth, oldest first.
 	Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error)

@@ -136,6 +136,9 @@ type Event struct {
 	Data   []byte
 }
 
+// Size implements page.Row.
+func (e Event) Size() int { return rowSize + len(e.Data) }
+
 // rowSize is what a row takes beside its texts.
 const rowSize = 512
 

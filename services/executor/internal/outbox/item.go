@@ -80,6 +80,8 @@ type Entry struct {
 	ReasoningTokens int64     `json:"reasoning_tokens,omitempty"`
 	Time            time.Time `json:"time"`
 	Failed          bool      `json:"failed,omitempty"`
+	// DurationMS is how long the attempt took, on its first call alone; 0 if that is not known.
+	DurationMS int64 `json:"duration_ms,omitempty"`
 	// Tool says that a tool was called, not a model; Overhead that a model was for an agent's own reasoning.
 	Tool     bool `json:"tool,omitempty"`
 	Overhead bool `json:"overhead,omitempty"`

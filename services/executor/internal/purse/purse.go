@@ -44,7 +44,7 @@ type Call struct {
 	outbox.Entry
 	// Runs are the runs with budgets that it counts on: its own, and those above it.
 	Runs []RunBudget
-	// Unlimited says that it states no limit of its answer, so that the registry estimates its output
+	// Unlimited says that it states no limit of its own answer, so that the registry estimates its output
 	// tokens.
 	Unlimited bool
 }

@@ -399,6 +399,9 @@ func usageEntries(entries []outbox.Entry) []*registryv1.UsageEntry {
 			InputTokens: e.InputTokens, CachedInputTokens: e.CachedTokens, OutputTokens: e.OutputTokens, ReasoningTokens: e.ReasoningTokens,
 			Time: timestamppb.New(e.Time), Failed: e.Failed, CostNanoUsd: e.CostNanoUSD,
 		}
+		if e.DurationMS > 0 {
+			out[i].DurationMs = &e.DurationMS
+		}
 	}
 	return out
 }

@@ -27,8 +27,8 @@ type Reservation struct {
 	Runs []RunCaps
 	// Incarnation is that of the owner of the run that asks; 0 if it is not known.
 	Incarnation int64
-	// unestimated says that nothing tells what the call may put out.
-	unestimated bool
+	// guessed is how far the estimate of a call without a limit reaches.
+	guessed guessed
 }
 
 // Call is a call that is told as the entry which it would become at most.
@@ -37,8 +37,8 @@ type Call struct {
 	// Runs and Incarnation are those of its Reservation.
 	Runs        []RunCaps
 	Incarnation int64
-	// Unlimited says that it states no limit of what it puts out, so that its output tokens are to be
-	// estimated.
+	// Unlimited says that it states no limit of its own of what it puts out, so that its output tokens are
+	// to be estimated. Its OutputTokens are then the limit that is sent for it, or 0 if there is none.
 	Unlimited bool
 }
 
@@ -97,10 +97,11 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 	if err := checkReservations(in); err != nil {
 		return nil, err
 	}
-	if capped, err := b.mayBeCapped(ctx, namespace, in); err != nil || !capped {
+	epics, capped, err := b.mayBeCapped(ctx, namespace, in)
+	if err != nil || !capped {
 		return make([]Reserved, len(in)), err
 	}
-	return b.take(ctx, namespace, lease, in, false)
+	return b.take(ctx, namespace, lease, in, epics, false)
 }
 
 // ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It
@@ -130,23 +131,25 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 	if err := checkReservations(in); err != nil {
 		return nil, err
 	}
-	if capped, err := b.mayBeCapped(ctx, namespace, in); err != nil || !capped {
+	epics, capped, err := b.mayBeCapped(ctx, namespace, in)
+	if err != nil || !capped {
 		return make([]Reserved, len(in)), err
 	}
 	if err := b.priceMost(ctx, namespace, calls, in); err != nil {
 		return nil, err
 	}
-	return b.take(ctx, namespace, lease, in, askOnly)
+	return b.take(ctx, namespace, lease, in, epics, askOnly)
 }
 
 // take reserves for checked and priced calls, or with askOnly finds out whether it could. It pauses the epics
-// whose budgets, or whose namespace's caps, are too small, and lets those go on that the latter had stopped.
-func (b *Accounts) take(ctx context.Context, namespace string, lease time.Duration, in []Reservation, askOnly bool) (out []Reserved, err error) {
+// whose budgets, or whose namespace's caps, are too small, and lets those go on that the latter had stopped. epics
+// are those of the tasks.
+func (b *Accounts) take(ctx context.Context, namespace string, lease time.Duration, in []Reservation, epics map[string]string, askOnly bool) (out []Reserved, err error) {
 	if err := b.openRuns(ctx, namespace, in); err != nil {
 		return nil, err
 	}
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		if out, err = reserve(ctx, tx, namespace, lease, in); err == nil && askOnly {
+		if out, err = reserve(ctx, tx, namespace, lease, in, epics); err == nil && askOnly {
 			return errAskedOnly
 		}
 		return err
@@ -193,33 +196,24 @@ func (b *Accounts) priceMost(ctx context.Context, namespace string, calls []Call
 				in[i].NanoUSD = e.CostNanoUSD
 			}
 		}
+		in[i].NanoUSD = in[i].guessed.bounded(in[i].NanoUSD)
 	}
 	return nil
 }
 
-// mayBeCapped reports whether there is an account for one of the calls.
-func (b *Accounts) mayBeCapped(ctx context.Context, namespace string, in []Reservation) (bool, error) {
-	if slices.ContainsFunc(in, func(r Reservation) bool { return len(r.Runs) > 0 }) {
-		return true, nil
-	}
-	found, err := b.store.AccountsOfCalls(ctx, namespace, accountsOf(in, nil), taskIDs(in))
-	return slices.ContainsFunc(found, func(a ledger.Account) bool { return a.Bounds() }), err
+// mayBeCapped reports whether there is an account for one of the calls. It also returns the epics of their
+// tasks: these never change, so they are read ahead of the transaction that takes the reservations.
+func (b *Accounts) mayBeCapped(ctx context.Context, namespace string, in []Reservation) (epics map[string]string, capped bool, err error) {
+	found, epics, err := b.store.AccountsOfCalls(ctx, namespace, accountsOf(in, nil), taskIDs(in))
+	capped = slices.ContainsFunc(in, func(r Reservation) bool { return len(r.Runs) > 0 }) || slices.ContainsFunc(found, func(a ledger.Account) bool { return a.Bounds() })
+	return epics, capped, err
 }
 
-func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Duration, in []Reservation) ([]Reserved, error) {
-	tasks, err := tx.TaskTotals(ctx, namespace, taskIDs(in))
-	if err != nil {
-		return nil, err
-	}
+func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Duration, in []Reservation, epics map[string]string) ([]Reserved, error) {
 	if err := takeOver(ctx, tx, namespace, in); err != nil {
 		return nil, err
 	}
-	accounts, err := openAccounts(ctx, tx, namespace, in, tasks)
-	if err != nil {
-		return nil, err
-	}
-	// Whoever reserves for the same call holds the same accounts, so it has ended by now.
-	known, err := knownCalls(ctx, tx, namespace, in)
+	accounts, known, err := openAccounts(ctx, tx, namespace, in, epics)
 	if err != nil {
 		return nil, err
 	}
@@ -232,15 +226,13 @@ func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Dura
 			out[i] = answer
 			continue
 		}
-		h := holding(key, in[i], tasks, accounts)
+		h := holding(key, in[i], epics, accounts)
 		of := make([]*ledger.Account, len(h.Accounts))
 		for j, id := range h.Accounts {
 			of[j] = accounts[id]
 		}
 		out[i].Capped = len(of) > 0
-		if in[i].unestimated {
-			out[i].Refusal = ledger.Unestimated(of)
-		}
+		out[i].Refusal = ledger.Unestimated(of, in[i].guessed.tokens, in[i].guessed.money)
 		if out[i].Refusal == nil {
 			out[i].Soft, out[i].Refusal = ledger.Reserve(of, in[i].Want)
 		}
@@ -281,21 +273,6 @@ func takeOver(ctx context.Context, tx store.Tx, namespace string, in []Reservati
 	return tx.OwnReservations(ctx, namespace, later)
 }
 
-// knownCalls are those of the calls that are reserved or booked. One that was booked at its estimate
-// still has its reservation.
-func knownCalls(ctx context.Context, tx store.Tx, namespace string, in []Reservation) (map[usage.Key]Reserved, error) {
-	keys := make([]usage.Key, len(in))
-	for i := range in {
-		keys[i] = reservedAs(in[i].Key)
-	}
-	there, err := tx.Known(ctx, namespace, keys)
-	known := make(map[usage.Key]Reserved, len(there))
-	for _, k := range there {
-		known[k] = Reserved{Capped: true}
-	}
-	return known, err
-}
-
 func taskIDs(in []Reservation) []string {
 	seen := map[string]bool{}
 	for i := range in {
@@ -307,10 +284,10 @@ func taskIDs(in []Reservation) []string {
 }
 
 // levels are the accounts that a call may belong to, whether they exist or not.
-func levels(taskID, epicID string, tasks map[string]store.TaskTotals) []ledger.ID {
+func levels(taskID, epicID string, epics map[string]string) []ledger.ID {
 	out := []ledger.ID{{Level: ledger.Namespace}}
-	if t, ok := tasks[taskID]; ok {
-		epicID = t.EpicID
+	if of, ok := epics[taskID]; ok {
+		epicID = of
 	}
 	if epicID != "" {
 		out = append(out, ledger.ID{Level: ledger.Epic, Name: epicID})
@@ -322,15 +299,15 @@ func levels(taskID, epicID string, tasks map[string]store.TaskTotals) []ledger.I
 }
 
 // holding is a reservation of those of its accounts that have caps.
-func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, accounts map[ledger.ID]*ledger.Account) ledger.Held {
+func holding(key usage.Key, r Reservation, epics map[string]string, accounts map[ledger.ID]*ledger.Account) ledger.Held {
 	h := ledger.Held{
 		Key: key, Amount: r.Amount(), Unpriced: r.NanoUSD == nil, Kind: max(r.Kind, usage.Model), TaskID: r.TaskID, EpicID: r.EpicID,
 		Provider: r.Provider, Model: r.Model, Incarnation: r.Incarnation,
 	}
-	if t, ok := tasks[r.TaskID]; ok {
-		h.EpicID = t.EpicID
+	if of, ok := epics[r.TaskID]; ok {
+		h.EpicID = of
 	}
-	of := levels(r.TaskID, r.EpicID, tasks)
+	of := levels(r.TaskID, r.EpicID, epics)
 	for _, run := range r.Runs {
 		of = append(of, ledger.ID{Level: ledger.Run, Name: run.RunID})
 	}
@@ -343,10 +320,10 @@ func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, ac
 }
 
 // accountsOf are the accounts that some calls may belong to, in the order of their locks.
-func accountsOf(in []Reservation, tasks map[string]store.TaskTotals) []ledger.ID {
+func accountsOf(in []Reservation, epics map[string]string) []ledger.ID {
 	wanted := map[ledger.ID]bool{}
 	for i := range in {
-		for _, id := range levels(in[i].TaskID, in[i].EpicID, tasks) {
+		for _, id := range levels(in[i].TaskID, in[i].EpicID, epics) {
 			wanted[id] = true
 		}
 		for _, r := range in[i].Runs {
@@ -406,17 +383,26 @@ func (b *Accounts) openRuns(ctx context.Context, namespace string, in []Reservat
 	})
 }
 
-// openAccounts locks the accounts of some calls and gives those of runs the caps that they have now.
-func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reservation, tasks map[string]store.TaskTotals) (map[ledger.ID]*ledger.Account, error) {
+// openAccounts locks the accounts of some calls and gives those of runs the caps that they have now. It also
+// returns those of the calls that are reserved or booked: whoever reserves for the same call holds the same
+// accounts, so it has ended once they are locked. A call that was booked at its estimate still has its
+// reservation.
+func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reservation, epics map[string]string) (map[ledger.ID]*ledger.Account, map[usage.Key]Reserved, error) {
 	runs := map[ledger.ID]RunCaps{}
+	keys := make([]usage.Key, len(in))
 	for i := range in {
+		keys[i] = reservedAs(in[i].Key)
 		for _, r := range in[i].Runs {
 			runs[ledger.ID{Level: ledger.Run, Name: r.RunID}] = r
 		}
 	}
-	locked, err := tx.LockAccounts(ctx, namespace, accountsOf(in, tasks))
+	locked, there, err := tx.LockForCalls(ctx, namespace, accountsOf(in, epics), keys)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	known := make(map[usage.Key]Reserved, len(there))
+	for _, k := range there {
+		known[k] = Reserved{Capped: true}
 	}
 	out := make(map[ledger.ID]*ledger.Account, len(locked))
 	for i := range locked {
@@ -426,7 +412,7 @@ func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reser
 		}
 		out[a.ID] = a
 	}
-	return out, nil
+	return out, known, nil
 }
 
 // putAccounts writes accounts in the order in which they are locked.

@@ -9,9 +9,23 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// expectOutputs sets what calls without a limit may put out: the 90th percentile of what calls of
-// their model have put out in the namespace, else all that the least of their run budgets in tokens
-// leaves. It marks those of which neither is known.
+// enoughOutputs is from how many samples on the 90th percentile of a model goes before the limit that holds
+// for calls which state none. It is the second largest of 20, so one call that went astray does not set it.
+const enoughOutputs = 20
+
+// guessed says how far the estimate of a call without a limit of its own reaches.
+type guessed struct {
+	// tokens and money say that nothing tells how many tokens, or how much money, the call may take.
+	tokens, money bool
+	// left is what the least of the run budgets in money leaves, if the call is estimated by budgets.
+	left *int64
+}
+
+// expectOutputs sets what calls without a limit of their own may put out: the 90th percentile of what calls
+// of their model have put out in the namespace, else the limit that is sent for them, else all that the least
+// of their run budgets in tokens leaves. A limit that is sent bounds the percentile. A call of which only run
+// budgets in money are known takes the money that the least of them leaves. It marks those of which nothing
+// is known.
 func (b *Accounts) expectOutputs(ctx context.Context, namespace string, calls []Call, in []Reservation) error {
 	var models []string
 	var runs []ledger.ID
@@ -44,27 +58,59 @@ func (b *Accounts) expectOutputs(ctx context.Context, namespace string, calls []
 		return err
 	}
 	for i := range calls {
-		c := &calls[i]
-		if !c.Unlimited {
-			continue
-		}
-		if c.OutputTokens = usage.P90(samples[c.Model]); c.OutputTokens > 0 {
-			continue
-		}
-		in[i].unestimated = true
-		for _, r := range c.Runs {
-			if r.Hard.Tokens == nil {
-				continue
-			}
-			a, ok := accounts[r.RunID]
-			if !ok {
-				a.Spent = r.Spent
-			}
-			left := max(*r.Hard.Tokens-a.Spent.Tokens-a.Reserved.Tokens-c.InputTokens, 0)
-			if in[i].unestimated || left < c.OutputTokens {
-				c.OutputTokens, in[i].unestimated = left, false
-			}
+		if c := &calls[i]; c.Unlimited && !c.expectOutput(samples[c.Model]) {
+			in[i].guessed = c.expectLeft(accounts)
 		}
 	}
 	return nil
+}
+
+// expectOutput sets what the call may put out by samples of its model or by the limit that is sent for it. It
+// reports whether there is either.
+func (c *Call) expectOutput(samples []int64) bool {
+	sent := c.OutputTokens
+	switch p90 := usage.P90(samples); {
+	case sent > 0 && len(samples) >= enoughOutputs:
+		c.OutputTokens = min(p90, sent)
+	case sent == 0:
+		c.OutputTokens = p90 // few samples tell more than none
+	}
+	return c.OutputTokens > 0
+}
+
+// expectLeft sets what the call may put out to all that the least of its run budgets in tokens leaves.
+func (c *Call) expectLeft(accounts map[string]ledger.Account) guessed {
+	out := guessed{tokens: true, money: true}
+	for _, r := range c.Runs {
+		a, ok := accounts[r.RunID]
+		if !ok {
+			a.Spent = r.Spent
+		}
+		if r.Hard.Tokens != nil {
+			left := max(*r.Hard.Tokens-a.Spent.Tokens-a.Reserved.Tokens-c.InputTokens, 0)
+			if out.tokens || left < c.OutputTokens {
+				c.OutputTokens, out.tokens, out.money = left, false, false
+			}
+		}
+		if r.Hard.NanoUSD != nil {
+			if left := max(*r.Hard.NanoUSD-a.Spent.NanoUSD-a.Reserved.NanoUSD, 0); out.left == nil || left < *out.left {
+				out.left, out.money = &left, false
+			}
+		}
+	}
+	return out
+}
+
+// bounded is the price of a call as far as run budgets estimate it: the money that they leave, unless its
+// tokens are known and cost less. The prompt costs what it costs. An unknown price stays so.
+func (g guessed) bounded(priced *int64) *int64 {
+	if g.left == nil || priced == nil {
+		return priced
+	}
+	if g.tokens {
+		most := max(*g.left, *priced)
+		return &most
+	}
+	least := min(*g.left, *priced)
+	return &least
 }

@@ -133,6 +133,19 @@ func ForecastHistory(v *Version, samples []Sample) Forecast {
 	return f
 }
 
+// Earlier are the samples of an earlier version of the workflow. The zero value has none.
+type Earlier struct {
+	Version int64
+	Samples []Sample
+}
+
+func (e Earlier) took() (out []*int64) {
+	for _, s := range e.Samples {
+		out = append(out, s.DurationMS)
+	}
+	return out
+}
+
 // Models are the models that the nodes of a graph name.
 func Models(g *workgraph.Graph) (out []string) {
 	for i := range g.Nodes {
@@ -144,21 +157,25 @@ func Models(g *workgraph.Graph) (out []string) {
 	return slices.Compact(out)
 }
 
-// ForecastGraph is made of the graph of a version without runs. It knows what answers come to at their
-// limits; prompts and times are not known before a run.
-func ForecastGraph(v *Version, g *workgraph.Graph, prices usage.Book, now time.Time) Forecast {
+// ForecastGraph is made of the graph of a version without runs, and of calls of models that were booked in
+// its namespace. It knows what answers come to at their limits. The time is that of runs of an earlier
+// version, if there are any.
+func ForecastGraph(v *Version, g *workgraph.Graph, prices usage.Book, calls Calls, earlier Earlier, now time.Time) Forecast {
 	f := Forecast{Basis: FromGraph}
 	visits := visitBounds(g)
 	var others []string
 	tokens, cost := new(int64), new(int64)
+	sum := newExpected(calls)
 	for i := range g.Nodes {
 		call, ok := modelCall(&g.Nodes[i])
 		if !ok {
 			others = append(others, g.Nodes[i].Actor)
+			sum.other(&g.Nodes[i])
 			continue
 		}
 		n := call.bound(&g.Nodes[i], visits[i], prices, now)
 		tokens, cost = plus(tokens, n.Tokens), plus(cost, n.NanoUSD)
+		sum.add(&g.Nodes[i], call, &n, visits[i])
 		if len(f.Nodes) < maxNodes {
 			f.Nodes = append(f.Nodes, n)
 		} else {
@@ -175,6 +192,7 @@ func ForecastGraph(v *Version, g *workgraph.Graph, prices usage.Book, now time.T
 	if len(f.Nodes) > 0 {
 		f.Tokens.Answers, f.Cost.Answers = tokens, cost
 		f.note("It is made of the graph: the limits of the answers of its model calls, times how often each may be made. Prompts, retries and what tools of agents use are not in it.")
+		sum.finish(&f)
 	}
 	if slices.Sort(others); len(others) > 0 {
 		others = slices.Compact(others)
@@ -184,9 +202,24 @@ func ForecastGraph(v *Version, g *workgraph.Graph, prices usage.Book, now time.T
 		}
 		f.note("What these actors use is not known: %s.", names)
 	}
-	f.note("How long it takes is not known before a run has ended.")
+	f.time(g, visits, calls, earlier)
 	f.budget(v)
 	return f
+}
+
+// time is that of runs of an earlier version, else that of the critical path of the graph.
+func (f *Forecast) time(g *workgraph.Graph, visits []int64, calls Calls, earlier Earlier) {
+	if f.DurationMS = percentiles(earlier.took()); f.DurationMS.Runs > 0 {
+		f.note("The time is that of %d runs of version %d, which had another graph.", f.DurationMS.Runs, earlier.Version)
+		return
+	}
+	took, unknown := calls.path(g, visits)
+	if len(unknown) > 0 {
+		f.note("How long it takes is not known: fewer than %d attempts with a booked time are known of %s.", leastCalls, listed(unknown))
+		return
+	}
+	f.DurationMS = took
+	f.note("The time is that of the critical path: booked attempts of the same model or actor, rounds one after the other, items side by side, and none for what only computes.")
 }
 
 func (f *Forecast) note(format string, args ...any) {
@@ -305,19 +338,7 @@ const limitActor = "flow/limit"
 // a cycle or those that messages activate as often as they state. Where they state nothing, the limit
 // of their loop holds, unless another loop is around it or within it.
 func visitBounds(g *workgraph.Graph) []int64 {
-	at := make(map[string]int, len(g.Nodes))
-	for i := range g.Nodes {
-		at[g.Nodes[i].ID] = i
-	}
-	out := make([][]int, len(g.Nodes))
-	for _, e := range g.Edges {
-		if from, ok := at[e.From]; ok {
-			if to, ok := at[e.To]; ok {
-				out[from] = append(out[from], to)
-			}
-		}
-	}
-	cycle := cycles(out)
+	cycle := cycles(links(g))
 	limits := map[int]int64{}
 	for i := range g.Nodes {
 		if n := &g.Nodes[i]; n.Actor == limitActor && cycle[i] > 0 {
@@ -341,6 +362,23 @@ func visitBounds(g *workgraph.Graph) []int64 {
 		}
 	}
 	return bounds
+}
+
+// links are the nodes to which each node has an edge.
+func links(g *workgraph.Graph) [][]int {
+	at := make(map[string]int, len(g.Nodes))
+	for i := range g.Nodes {
+		at[g.Nodes[i].ID] = i
+	}
+	out := make([][]int, len(g.Nodes))
+	for _, e := range g.Edges {
+		if from, ok := at[e.From]; ok {
+			if to, ok := at[e.To]; ok {
+				out[from] = append(out[from], to)
+			}
+		}
+	}
+	return out
 }
 
 // cycles numbers the strong components from 1, as Tarjan finds them, and gives each node the number of

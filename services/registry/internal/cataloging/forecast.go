@@ -15,6 +15,7 @@ import (
 func (c *Catalog) Forecast(ctx context.Context, namespace string, ref catalog.Ref, key string) (f catalog.Forecast, at string, err error) {
 	var v catalog.Version
 	var samples []catalog.Sample
+	var earlier catalog.Earlier
 	if err = c.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
 		w, err := r.Workflow(ctx, namespace, ref.Name)
 		if err != nil {
@@ -29,6 +30,9 @@ func (c *Catalog) Forecast(ctx context.Context, namespace string, ref catalog.Re
 			return err
 		}
 		if len(samples) == 0 {
+			if earlier, err = earlierRuns(ctx, r, namespace, w.ID, n); err != nil {
+				return err
+			}
 			v, err = r.WorkflowVersion(ctx, namespace, w.ID, w.Slug, n)
 			return err
 		}
@@ -52,7 +56,7 @@ func (c *Catalog) Forecast(ctx context.Context, namespace string, ref catalog.Re
 	if err != nil {
 		return f, "", err
 	}
-	f, err = c.fromGraph(ctx, namespace, &v, g)
+	f, err = c.fromGraph(ctx, namespace, &v, g, earlier)
 	return f, at, err
 }
 
@@ -67,17 +71,42 @@ func (c *Catalog) ForecastText(ctx context.Context, namespace string, d Draft) (
 	if err != nil {
 		return f, err
 	}
-	return c.fromGraph(ctx, namespace, &v, g)
+	return c.fromGraph(ctx, namespace, &v, g, catalog.Earlier{})
 }
 
-func (c *Catalog) fromGraph(ctx context.Context, namespace string, v *catalog.Version, g *workgraph.Graph) (f catalog.Forecast, err error) {
-	var prices usage.Book
-	if models := catalog.Models(g); len(models) > 0 {
-		if prices, err = view(ctx, c, namespace, func(ctx context.Context, r store.Reader) (usage.Book, error) {
-			return r.PriceBook(ctx, namespace, models)
-		}); err != nil {
-			return f, err
+// earlierVersions is how many versions before one are looked at for runs.
+const earlierVersions = 10
+
+// earlierRuns are the samples of the newest version before one that has some.
+func earlierRuns(ctx context.Context, r store.Reader, namespace, id string, before int64) (out catalog.Earlier, err error) {
+	versions, err := r.WorkflowVersions(ctx, namespace, id, before, earlierVersions)
+	if err != nil {
+		return out, err
+	}
+	for i := range versions {
+		out.Version = versions[i].Number
+		if out.Samples, err = r.Samples(ctx, namespace, id, out.Version); err != nil || len(out.Samples) > 0 {
+			return out, err
 		}
 	}
-	return catalog.ForecastGraph(v, g, prices, dbkit.Now()), nil
+	return catalog.Earlier{}, nil
+}
+
+func (c *Catalog) fromGraph(ctx context.Context, namespace string, v *catalog.Version, g *workgraph.Graph, earlier catalog.Earlier) (f catalog.Forecast, err error) {
+	var prices usage.Book
+	var booked []usage.Entry
+	if err := c.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
+		if models := catalog.Models(g); len(models) > 0 {
+			if prices, err = r.PriceBook(ctx, namespace, models); err != nil {
+				return err
+			}
+		}
+		if catalog.AsksModels(g) {
+			booked, err = r.Entries(ctx, store.EntryQuery{Namespace: namespace, Limit: catalog.MaxCalls})
+		}
+		return err
+	}); err != nil {
+		return f, err
+	}
+	return catalog.ForecastGraph(v, g, prices, catalog.NewCalls(booked), earlier, dbkit.Now()), nil
 }

@@ -170,6 +170,10 @@ func pieceOf(f catalog.Forecast, at string, err error) (catalog.Piece, error) {
 	switch {
 	case f.Basis == catalog.FromGraph:
 		p.Unknown = "no run of its workflow has ended yet"
+		// The sums of an epic are made of runs alone.
+		for _, a := range []*catalog.Amount{&p.Cost, &p.Tokens, &p.DurationMS} {
+			a.P50, a.P90 = nil, nil
+		}
 	case f.Cost.P50 == nil:
 		p.Unknown = "the cost of no run of its workflow is known"
 	}

@@ -253,11 +253,11 @@ func (a *Account) AdmitEstimate(tokens, others int64) *Refusal {
 	return nil
 }
 
-// Unestimated says which of the accounts refuses a call of which nothing tells what it may put out: the
-// first that has a hard cap. It is nil if none has.
-func Unestimated(accounts []*Account) *Refusal {
+// Unestimated says which of the accounts refuses a call of which nothing tells how many tokens, or how much
+// money, it may take: the first that has a hard cap of that. It is nil if none has.
+func Unestimated(accounts []*Account, tokens, money bool) *Refusal {
 	for _, a := range accounts {
-		if !a.Hard.IsZero() {
+		if tokens && a.Hard.Tokens != nil || money && a.Hard.NanoUSD != nil {
 			return &Refusal{Account: a.ID, Unestimated: true}
 		}
 	}

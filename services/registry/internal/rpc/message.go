@@ -133,7 +133,7 @@ func entryFrom(field string, p *registryv1.UsageEntry) (usage.Entry, error) {
 		TaskID: p.GetTaskId(), EpicID: p.GetEpicId(), Provider: p.GetProvider(), Model: p.GetModel(),
 		InputTokens: p.GetInputTokens(), CachedInputTokens: p.GetCachedInputTokens(),
 		OutputTokens: p.GetOutputTokens(), ReasoningTokens: p.GetReasoningTokens(), Failed: p.GetFailed(), By: p.GetBy(), Actor: p.GetActor(),
-		CostNanoUSD: p.CostNanoUsd,
+		CostNanoUSD: p.CostNanoUsd, DurationMS: p.GetDurationMs(),
 	}
 	var err error
 	if e.Kind, err = optionalEnum(field+".kind", p.GetKind(), usage.Embedding); err != nil {
@@ -149,8 +149,16 @@ func entryTo(e usage.Entry) *registryv1.UsageEntry {
 		Kind: registryv1.UsageKind(e.Kind), TaskId: e.TaskID, EpicId: e.EpicID, Provider: e.Provider, Model: e.Model,
 		InputTokens: e.InputTokens, CachedInputTokens: e.CachedInputTokens, OutputTokens: e.OutputTokens,
 		ReasoningTokens: e.ReasoningTokens, CostNanoUsd: e.CostNanoUSD, PriceId: e.PriceID, Time: stamp(e.Time), Failed: e.Failed,
-		Source: registryv1.UsageSource(e.Source), By: e.By, Principal: e.Principal, Actor: e.Actor,
+		Source: registryv1.UsageSource(e.Source), By: e.By, Principal: e.Principal, Actor: e.Actor, DurationMs: durationTo(e.DurationMS),
 	}
+}
+
+// durationTo is absent for 0, which stands for one that is not known.
+func durationTo(ms int64) *int64 {
+	if ms == 0 {
+		return nil
+	}
+	return &ms
 }
 
 func priceFrom(p *registryv1.Price) (usage.Price, error) {

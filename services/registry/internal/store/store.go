@@ -55,8 +55,9 @@ type Store interface {
 	LeaseOrders(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Order, error)
 	// AcknowledgeOrders deletes orders, by namespace, task, run and id. Missing ones are no error.
 	AcknowledgeOrders(ctx context.Context, done []epic.Order) error
-	// AccountsOfCalls returns those of the accounts that exist, and those of the epics of the tasks.
-	AccountsOfCalls(ctx context.Context, namespace string, ids []ledger.ID, taskIDs []string) ([]ledger.Account, error)
+	// AccountsOfCalls returns those of the accounts that exist, and those of the epics of the tasks. It also
+	// returns the epic of each task that exists.
+	AccountsOfCalls(ctx context.Context, namespace string, ids []ledger.ID, taskIDs []string) (found []ledger.Account, epics map[string]string, err error)
 	// ForgottenReservations returns at most limit reservations whose lease has ended, the longest forgotten,
 	// by namespace and key.
 	ForgottenReservations(ctx context.Context, limit int) ([]Forgotten, error)
@@ -334,8 +335,9 @@ type Tx interface {
 	PutAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error
 	// LockReservations locks those of the reservations that exist, by key, and returns them.
 	LockReservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
-	// Known returns those of the keys that are reserved or have a usage entry, in no order.
-	Known(ctx context.Context, namespace string, keys []usage.Key) ([]usage.Key, error)
+	// LockForCalls is LockAccounts. Once the accounts are locked it also finds those of the keys that are
+	// reserved or have a usage entry, in no order.
+	LockForCalls(ctx context.Context, namespace string, ids []ledger.ID, keys []usage.Key) ([]ledger.Account, []usage.Key, error)
 	// TakeReservations adds reservations, which are forgotten after the lease, and overwrites the locked
 	// accounts from which they take.
 	TakeReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration, from []ledger.Account) error

@@ -68,17 +68,22 @@ type Entry struct {
 	PriceID     string `json:",omitempty"`
 	Time        time.Time
 	Failed      bool `json:",omitempty"`
+	// DurationMS is how long the attempt took that made the call, on its first call alone; 0 if it is not
+	// known.
+	DurationMS int64 `json:",omitempty"`
 	// By is who recorded it as they say themselves, Principal who did by the API key that was shown.
 	By, Principal string `json:",omitempty"`
 }
 
 // Repeats reports whether an entry equals the one that is booked under its key. Added fields do not count,
-// nor a time that is left open, nor a cost that the price book replaced.
+// nor a time that is left open, nor a duration, which versions before did not keep, nor a cost that the price
+// book replaced.
 func (e Entry) Repeats(booked Entry) bool {
 	if booked.PriceID == "" && !sameCost(e.CostNanoUSD, booked.CostNanoUSD) {
 		return false
 	}
 	e.ID, e.Principal, e.CostNanoUSD, e.PriceID = booked.ID, booked.Principal, booked.CostNanoUSD, booked.PriceID
+	e.DurationMS = booked.DurationMS
 	if e.Time.IsZero() {
 		e.Time = booked.Time
 	}

@@ -146,12 +146,21 @@ func Booked(cfg Config, models *llm.Set, s *workgraph.Start) (provider, model st
 	return provider, model, true
 }
 
+// Expected is roughly what a call of the actor takes.
+type Expected struct {
+	Profile       string
+	Input, Output int64
+	// Stated says that Output is a limit which the call states itself. Else it is the one that its profile
+	// sends for it.
+	Stated bool
+}
+
 // Estimate says which profile a call of the actor asks, and roughly how many tokens it takes, before
 // the prompt is made.
-func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, input, output int64) {
+func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) Expected {
 	name, p, err := profileOf(cfg, models, s)
 	if err != nil {
-		return "", 0, 0
+		return Expected{}
 	}
 	bytes := len(cfg.System)
 	for _, raw := range s.Args {
@@ -165,15 +174,15 @@ func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, 
 			bytes += len(raw)
 		}
 	}
-	output = p.MaxOutputTokens
+	out := Expected{Profile: name, Input: int64(bytes)/4 + 1, Output: p.MaxOutputTokens}
 	// A call that asks for more than it may is refused before it begins.
 	if raw := s.Named["max_output_tokens"]; len(raw) > 0 && len(raw) < maxName {
 		var n int64
 		if json.Unmarshal(raw, &n) == nil && n > 0 {
-			output = min(n, p.OutputLimit)
+			out.Output, out.Stated = min(n, p.OutputLimit), true
 		}
 	}
-	return name, int64(bytes)/4 + 1, output
+	return out
 }
 
 // maxFault bounds what is told of an answer that is not as it should be, in bytes.

@@ -240,7 +240,7 @@ func (h *Handler) heardBefore(ctx context.Context, req CancelRequest, run string
 				return nil
 			}
 		}
-		if len(list) < eventsRead {
+		if len(list) == 0 {
 			break
 		}
 		after = list[len(list)-1].Seq

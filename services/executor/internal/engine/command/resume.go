@@ -294,7 +294,7 @@ func (h *Handler) findEvent(ctx context.Context, row journal.Run, is func(*recor
 			}
 			after = ev.Durable.Seq
 		}
-		if len(evs) < 500 {
+		if len(evs) == 0 {
 			return false, nil
 		}
 	}

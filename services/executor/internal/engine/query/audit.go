@@ -59,7 +59,7 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 				return a.faults, context.Cause(ctx)
 			}
 		}
-		if len(events) < 1000 {
+		if len(events) == 0 {
 			break
 		}
 		after = events[len(events)-1].Seq
@@ -100,7 +100,7 @@ func firstGraph(ctx context.Context, j journal.Reader, row journal.Run) (string,
 		case hash != "":
 			return hash, nil
 		}
-		if len(events) < 1000 {
+		if len(events) == 0 {
 			return "", fmt.Errorf("%w: the journal does not say with which graph the run began", workgraph.ErrCorrupt)
 		}
 		after = events[len(events)-1].Seq

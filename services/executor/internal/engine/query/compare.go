@@ -117,15 +117,17 @@ type traced struct {
 	bytes int64
 }
 
-// tracedRun are the visits of a run.
+// tracedRun are the visits of a run up to an event.
 type tracedRun struct {
-	row    journal.Run
+	run    string
+	seq    int64
 	visits map[workgraph.Ref]*traced
 	// whole is false if there are more visits.
 	whole bool
 }
 
-// Compare tells how a run differs from another one. Each page reads the histories of both.
+// Compare tells how a run differs from another one. The first page reads the histories of both, and those
+// after it use what it found, as long as that is kept and neither run goes on.
 func (q *Query) Compare(ctx context.Context, req CompareRequest) (Comparison, error) {
 	run, err := q.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
@@ -301,9 +303,21 @@ func sum(values ...json.RawMessage) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// trace reads the visits of a run: those that ended first, up to maxCompared.
+// trace returns the visits of a run: those that ended first, up to maxCompared. They must not be changed.
 func (q *Query) trace(ctx context.Context, row journal.Run) (*tracedRun, error) {
-	out := &tracedRun{row: row, visits: map[workgraph.Ref]*traced{}, whole: true}
+	if kept := q.traces.get(row); kept != nil {
+		return kept, nil
+	}
+	out, err := q.readTrace(ctx, row)
+	if err == nil {
+		q.traces.put(out)
+	}
+	return out, err
+}
+
+// readTrace reads the visits of a run up to the last event of its row.
+func (q *Query) readTrace(ctx context.Context, row journal.Run) (*tracedRun, error) {
+	out := &tracedRun{run: row.ID, seq: row.LastSeq, visits: map[workgraph.Ref]*traced{}, whole: true}
 	nodes, err := q.engine.Positions().Nodes(ctx, row)
 	if err != nil {
 		return nil, err
@@ -319,19 +333,22 @@ func (q *Query) trace(ctx context.Context, row journal.Run) (*tracedRun, error) 
 		}
 	}
 	const chunk = 500
-	for after := int64(0); out.whole; {
+	for after := int64(0); out.whole && after < row.LastSeq; {
 		evs, err := q.engine.Feed().Events(ctx, row, after, chunk)
 		if err != nil {
 			return nil, err
 		}
 		for _, ev := range evs {
+			if ev.Durable.Seq > row.LastSeq {
+				break
+			}
 			for _, v := range f.apply(ev.Durable) {
 				if out.whole && v.end.compare(back[workgraph.Ref{Node: v.Node, Visit: v.Visit}]) >= 0 {
 					add(v)
 				}
 			}
 		}
-		if len(evs) < chunk {
+		if len(evs) == 0 {
 			break
 		}
 		after = evs[len(evs)-1].Durable.Seq
@@ -437,10 +454,15 @@ func failure(v *traced) string {
 
 // showValues reads the values of a pair, as far as they are shown.
 func (q *Query) showValues(ctx context.Context, c *Comparison, p *VisitPair) error {
-	read := func(row journal.Run, v *Visit, n int64) error {
+	read := func(row journal.Run, shown **Visit, n int64) error {
+		v := *shown
 		if v == nil || v.EndSeq == 0 || n == 0 || n > maxShownValues || v.Values != nil {
 			return nil
 		}
+		// Others may read the visit meanwhile.
+		own := *v
+		*shown = &own
+		v = &own
 		evs, err := q.engine.Feed().Events(ctx, row, v.EndSeq-1, 1)
 		if err != nil {
 			return err
@@ -454,10 +476,10 @@ func (q *Query) showValues(ctx context.Context, c *Comparison, p *VisitPair) err
 		}
 		return nil
 	}
-	if err := read(c.Base, p.Base, p.BaseBytes); err != nil {
+	if err := read(c.Base, &p.Base, p.BaseBytes); err != nil {
 		return err
 	}
-	return read(c.Run, p.Run, p.RunBytes)
+	return read(c.Run, &p.Run, p.RunBytes)
 }
 
 // compareValues compares what the runs began and ended with. It reads their whole rows.

@@ -13,9 +13,10 @@ type Query struct {
 	engine  *engine.Engine
 	journal journal.Journal
 	resets  *resets
+	traces  *traces
 }
 
 // New returns a Query over the journal of an engine.
 func New(e *engine.Engine) *Query {
-	return &Query{engine: e, journal: e.RunJournal(), resets: newResets()}
+	return &Query{engine: e, journal: e.RunJournal(), resets: newResets(), traces: newTraces()}
 }

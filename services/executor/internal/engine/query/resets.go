@@ -86,7 +86,7 @@ func (q *Query) lastResets(ctx context.Context, row journal.Run) (map[workgraph.
 				found.last[workgraph.Ref{Node: s.Node, Visit: s.Visit}] = visitOrder{d.Seq, i}
 			}
 		}
-		if len(evs) < chunk {
+		if len(evs) == 0 || found.seq >= row.LastSeq {
 			break
 		}
 	}

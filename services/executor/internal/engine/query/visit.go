@@ -113,7 +113,7 @@ func (q *Query) Visit(ctx context.Context, req VisitRequest) (out VisitDetails, 
 			}
 			out.note(d, ref, from, pg.Limit)
 		}
-		if len(evs) < chunk {
+		if len(evs) == 0 {
 			break
 		}
 		after = evs[len(evs)-1].Durable.Seq

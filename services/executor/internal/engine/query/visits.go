@@ -138,10 +138,12 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 				}
 			}
 		}
-		if len(evs) < chunk {
+		if len(evs) == 0 {
 			break
 		}
-		after = evs[len(evs)-1].Durable.Seq
+		if after = evs[len(evs)-1].Durable.Seq; after >= row.LastSeq {
+			break
+		}
 	}
 	if len(visits) <= pg.Limit {
 		rest := make([]*Visit, 0, len(f.open))

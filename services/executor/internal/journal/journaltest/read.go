@@ -76,6 +76,30 @@ func readCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Empty(t, es)
 	})
+	t.Run("EventsUpToTheBytesOfAPage", func(t *testing.T) {
+		w := open(t, d)
+		const large = page.MaxBytes / 5
+		id := w.started(9, func(s *journal.Start) {
+			for i := range s.Events {
+				s.Events[i].Data = []byte(`"` + strings.Repeat("x", large) + `"`)
+			}
+		})
+		var sizes []int
+		for after := int64(0); ; {
+			es, err := w.j.Events(t.Context(), ns, id, after, 500)
+			require.NoError(t, err)
+			if len(es) == 0 {
+				break
+			}
+			sizes = append(sizes, len(es))
+			for _, e := range es {
+				after++
+				require.Equal(t, after, e.Seq)
+				require.Len(t, e.Data, large+2)
+			}
+		}
+		require.Equal(t, []int{5, 4}, sizes)
+	})
 	t.Run("Descendants", func(t *testing.T) {
 		w := open(t, d)
 		child := func(parent string, at int) string {

@@ -209,10 +209,20 @@ func (j Journal) CountBelow(ctx context.Context, namespace, runID string, most i
 // Events implements journal.Reader.
 func (j Journal) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]journal.Event, error) {
 	es, err := j.rows.Events(ctx, namespace, runID, afterSeq, limit)
-	if err == nil {
-		err = j.events(ctx, namespace, es)
+	if err != nil {
+		return nil, err
 	}
-	return es, err
+	// What is kept elsewhere may be much longer than its row.
+	var g page.Gauge
+	for i := range es {
+		if err := j.s.unpack(ctx, namespace, &es[i].Data); err != nil {
+			return nil, err
+		}
+		if g.Add(es[i]) {
+			return es[:i+1], nil
+		}
+	}
+	return es, nil
 }
 
 // Readers implements journal.Reader.

@@ -23,11 +23,14 @@ func (s *Store) listRuns(namespace string, f journal.Filter, after page.Cursor, 
 	var a arguments
 	tenant, last := a.add(namespace), a.add(limit)
 	conds := []string{"r.namespace = " + tenant}
-	keys := 0
+	keys, workflow := 0, f.Workflow
+	if workflow == "" && len(f.States) > 0 {
+		workflow, _, _ = strings.Cut(f.WorkflowVersion, "@") // its index knows the states, that of the version does not
+	}
 	for _, c := range []struct{ name, value string }{
 		{"task_id", f.TaskID}, {"user_id", f.UserID}, {"chat_id", f.ChatID}, {"thread_id", f.ThreadID},
 		{"business_key", f.BusinessKey}, {"parent_run_id", f.ParentID}, {"schedule_id", f.ScheduleID},
-		{"epic_id", f.EpicID}, {"workflow", f.Workflow}, {"workflow_version", f.WorkflowVersion},
+		{"epic_id", f.EpicID}, {"workflow", workflow}, {"workflow_version", f.WorkflowVersion},
 	} {
 		if c.value != "" {
 			keys++
@@ -38,9 +41,11 @@ func (s *Store) listRuns(namespace string, f journal.Filter, after page.Cursor, 
 	labels := slices.Sorted(maps.Keys(f.Labels))
 	labeled := keys == 0 && len(labels) > 0
 	states := f.States
-	// Without a key, runs are found in the order of time state by state. With one, its index knows the order,
-	// and whatever the planner believes about states must not lead it away from there.
-	if (keys > 0 || labeled) && len(states) > 0 {
+	// Without a key, runs are found in the order of time state by state, and so are those of a workflow or an
+	// epic, which may have many. With another key, its index knows the order, and whatever the planner believes
+	// about states must not lead it away from there.
+	byState := keys == 1 && f.EpicID != "" || keys > 0 && keys == count(workflow, f.WorkflowVersion)
+	if (keys > 0 || labeled) && len(states) > 0 && !byState {
 		conds = append(conds, s.d.In("r.state + 0", a.add(numbers(states))))
 		states = nil
 	} else if keys == 0 && !labeled && len(states) == 0 {
@@ -78,6 +83,16 @@ func (s *Store) listRuns(namespace string, f journal.Filter, after page.Cursor, 
 		a = append(slices.Clone(s.db.ByValue), a...)
 	}
 	return "SELECT " + s.columns + " FROM (" + found + ") p" + s.d.LookUp("runs", "r", "r.run_id = p.run_id") + details + " ORDER BY p.create_time DESC, p.run_id DESC", a
+}
+
+// count counts the texts that are not empty.
+func count(texts ...string) (n int) {
+	for _, s := range texts {
+		if s != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // arguments are those of a statement that is put together.

@@ -71,7 +71,7 @@ func (s *Store) SweepRequestIDs(ctx context.Context, before time.Time) (int, err
 // Events implements journal.Reader.
 func (s *Store) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]journal.Event, error) {
 	rows, err := s.db.Read.Query(ctx, SelectEvents+` WHERE namespace = $1 AND run_id = $2 AND seq > $3 ORDER BY seq LIMIT $4`, namespace, runID, afterSeq, limit)
-	return dbkit.Collect(rows, err, scanEvent)
+	return dbkit.CollectPart(rows, err, scanEvent)
 }
 
 // childrenOf selects the runs right below $2.

@@ -84,7 +84,8 @@ func accountsByID(d dbkit.Dialect, namespace string, ids []ledger.ID, locked str
 }
 
 // AccountsOfCalls implements store.Store.
-func (s *Store) AccountsOfCalls(ctx context.Context, namespace string, ids []ledger.ID, taskIDs []string) (found []ledger.Account, err error) {
+func (s *Store) AccountsOfCalls(ctx context.Context, namespace string, ids []ledger.ID, taskIDs []string) (found []ledger.Account, epics map[string]string, err error) {
+	var of [][2]string
 	stmts := []dbkit.Stmt{accountsByID(s.d, namespace, ids, ``)}
 	if len(taskIDs) > 0 {
 		stmts = append(stmts, dbkit.Stmt{
@@ -92,16 +93,26 @@ func (s *Store) AccountsOfCalls(ctx context.Context, namespace string, ids []led
 				s.d.LookUp(`accounts`, `a`, `a.namespace = $1 AND a.level = $2 AND a.id = n.epic_id`) + `
 				WHERE n.namespace = $1 AND ` + s.d.In(`n.id`, `$3`),
 			Args: []any{namespace, int16(ledger.Epic), taskIDs},
+		}, dbkit.Stmt{
+			Query: `SELECT id, epic_id FROM tasks WHERE namespace = $1 AND ` + s.d.In(`id`, `$2`),
+			Args:  []any{namespace, taskIDs},
 		})
 	}
 	err = s.db.Reads.Read(ctx, namespace, func(ctx context.Context) error {
-		found = found[:0]
-		for i := range stmts {
+		found, of = found[:0], of[:0]
+		for i := range stmts[:min(len(stmts), 2)] {
 			stmts[i].Rows = into(&found, scanAccount)
+		}
+		if len(stmts) > 2 {
+			stmts[2].Rows = into(&of, func(row dbkit.Scanner) (t [2]string, err error) { return t, row.Scan(&t[0], &t[1]) })
 		}
 		return s.db.Pool.View(ctx, stmts...)
 	})
-	return found, err
+	epics = make(map[string]string, len(of))
+	for _, t := range of {
+		epics[t[0]] = t[1]
+	}
+	return found, epics, err
 }
 
 // Accounts implements store.Reader.
@@ -114,6 +125,15 @@ func (t tx) LockAccounts(ctx context.Context, namespace string, ids []ledger.ID)
 	locked, err := t.accounts(ctx, namespace, ids, t.d.LockedToUpdate())
 	t.changes.lockedAccounts(locked)
 	return locked, err
+}
+
+// LockForCalls implements store.Tx.
+func (t tx) LockForCalls(ctx context.Context, namespace string, ids []ledger.ID, keys []usage.Key) (locked []ledger.Account, known []usage.Key, err error) {
+	accounts := accountsByID(t.d, namespace, ids, t.d.LockedToUpdate())
+	accounts.Rows = into(&locked, scanAccount)
+	err = t.Batch(ctx, append([]dbkit.Stmt{accounts}, t.knownCalls(namespace, keys, &known)...)...)
+	t.changes.lockedAccounts(locked)
+	return locked, known, err
 }
 
 // OpenAccounts implements store.Tx.
@@ -265,20 +285,15 @@ func (t tx) reserved() string {
 	return t.d.Rows(`n`, 2, reservationTypes()[:reservationKeys]...) + t.d.LookUp(`reservations`, `r`, ofKey)
 }
 
-// Known implements store.Tx.
-func (t tx) Known(ctx context.Context, namespace string, keys []usage.Key) ([]usage.Key, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	var known []usage.Key
+// knownCalls are the statements that read which calls are reserved or booked.
+func (t tx) knownCalls(namespace string, keys []usage.Key, known *[]usage.Key) []dbkit.Stmt {
 	booked := t.booked(namespace, keys)
-	booked.Rows = into(&known, scanKey)
-	err := t.Batch(ctx, dbkit.Stmt{
+	booked.Rows = into(known, scanKey)
+	return []dbkit.Stmt{{
 		Query: `SELECT r.run_id, ` + fmt.Sprint(int(usage.Executor)) + `, r.node_id, r.visit, r.item, r.attempt, r.call FROM ` + t.reserved(),
 		Args:  append([]any{namespace}, t.d.RowArgs(reservationKeys, keyRows(keys))...),
-		Rows:  into(&known, scanKey),
-	}, booked)
-	return known, err
+		Rows:  into(known, scanKey),
+	}, booked}
 }
 
 // ofKey holds for the reservation r of a key n.

@@ -11,7 +11,7 @@ import (
 )
 
 const entryColumns = `run_id, source, node_id, visit, item, attempt, call, id, kind, task_id, epic_id, provider, model, input_tokens,
-	cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, price_id, time, failed, recorded_by, principal, actor`
+	cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, price_id, time, failed, recorded_by, principal, actor, duration_ms`
 
 // entryTypes are the columns of entryColumns, those of the key first, with their types on PostgreSQL.
 func entryTypes() [][2]string {
@@ -40,6 +40,7 @@ func entryTypes() [][2]string {
 		{"recorded_by", "text"},
 		{"principal", "text"},
 		{"actor", "text"},
+		{"duration_ms", "bigint"},
 	}
 }
 
@@ -52,14 +53,14 @@ func keyArgs(k usage.Key) []any {
 
 func entryArgs(e usage.Entry) []any {
 	return append(keyArgs(e.Key), e.ID, int16(e.Kind), e.TaskID, e.EpicID, e.Provider, e.Model, e.InputTokens, e.CachedInputTokens,
-		e.OutputTokens, e.ReasoningTokens, e.CostNanoUSD, e.PriceID, dbkit.Exact(e.Time), e.Failed, e.By, e.Principal, e.Actor)
+		e.OutputTokens, e.ReasoningTokens, e.CostNanoUSD, e.PriceID, dbkit.Exact(e.Time), e.Failed, e.By, e.Principal, e.Actor, e.DurationMS)
 }
 
 func scanEntry(row dbkit.Scanner) (usage.Entry, error) {
 	var e usage.Entry
 	err := row.Scan(&e.RunID, &e.Source, &e.NodeID, &e.Visit, &e.Item, &e.Attempt, &e.Call, &e.ID, &e.Kind, &e.TaskID, &e.EpicID, &e.Provider,
 		&e.Model, &e.InputTokens, &e.CachedInputTokens, &e.OutputTokens, &e.ReasoningTokens, &e.CostNanoUSD, &e.PriceID, (*dbkit.Exact)(&e.Time),
-		&e.Failed, &e.By, &e.Principal, &e.Actor)
+		&e.Failed, &e.By, &e.Principal, &e.Actor, &e.DurationMS)
 	return e, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
 // ended is the end of a run of w@1, with what it used.
@@ -92,4 +93,26 @@ func workflowForecast(t *testing.T, f *fixture) {
 	requireError(t, err, errs.NotFound, store.ReasonWorkflowNotFound)
 	_, _, err = f.catalog.Forecast(f.ctx, ns, catalog.Ref{Name: "w", Version: 9}, "")
 	requireError(t, err, errs.NotFound, store.ReasonVersionNotFound)
+}
+
+// graphByCalls forecasts a text before and after calls of its model were booked.
+func graphByCalls(t *testing.T, f *fixture) {
+	draft := cataloging.Draft{Form: catalog.Graph, Source: `{"nodes": [{"id": "a", "actor": "llm", "named": {"model": "m"}}, {"id": "b", "actor": "cel", "named": {"expr": "1"}}], "edges": [{"from": "a", "to": "b"}]}`}
+	got, err := f.catalog.ForecastText(f.ctx, ns, draft)
+	require.NoError(t, err)
+	require.Nil(t, got.Tokens.P50, "nothing tells: %v", got.Notes)
+	require.Nil(t, got.DurationMS.P50)
+	for i := range int64(10) {
+		e := entry("run", int(i), "", 10*(i+1), 0)
+		e.Actor, e.Model, e.DurationMS = "llm", "m", 100*(i+1)
+		_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{e})
+		require.NoError(t, err)
+	}
+	got, err = f.catalog.ForecastText(f.ctx, ns, draft)
+	require.NoError(t, err)
+	require.NotNil(t, got.Tokens.P50, "%v", got.Notes)
+	require.Equal(t, []int64{50, 90, 500, 900}, []int64{*got.Tokens.P50, *got.Tokens.P90, *got.DurationMS.P50, *got.DurationMS.P90})
+	other, err := f.catalog.ForecastText(f.ctx, "other", draft)
+	require.NoError(t, err)
+	require.Nil(t, other.Tokens.P50, "calls of another namespace tell nothing")
 }

@@ -122,6 +122,51 @@ func ownerCases() map[string]func(*testing.T, *fixture) {
 			c.Key.Call++
 			require.NotNil(t, reserve(t, f, c, ledgerLease).Refusal, "nothing is left")
 		},
+		"Ledger/ACallWithALimitOfItsProfileReservesThatUntilThereAreEnoughSamples": func(t *testing.T, f *fixture) {
+			c := call(0, 0)
+			c.InputTokens, c.OutputTokens, c.Unlimited, c.Runs = 5, 500, true, run(100_000, 0)
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{call(1, 70).Entry})
+			require.NoError(t, err)
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal)
+			require.EqualValues(t, 505, f.account(t, ledger.Run, "run").Reserved.Tokens, "one sample is not enough")
+			// Samples take places by chance, so 20 of them are there after a few more calls.
+			for i := range 60 {
+				e := call(0, 70).Entry
+				e.Key.Call = 100 + int32(i)
+				_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{e})
+				require.NoError(t, err)
+			}
+			before := f.account(t, ledger.Run, "run").Reserved.Tokens
+			c.Key.Call = 200
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal)
+			require.EqualValues(t, 75, f.account(t, ledger.Run, "run").Reserved.Tokens-before)
+			before += 75
+			c.Key.Call++
+			c.OutputTokens = 30
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal)
+			require.EqualValues(t, 35, f.account(t, ledger.Run, "run").Reserved.Tokens-before, "no answer is longer than its limit")
+		},
+		"Ledger/ACallWithoutALimitReservesTheMoneyThatItsRunHasLeft": func(t *testing.T, f *fixture) {
+			dollars := func(id string, nano, spent int64) accounting.RunCaps {
+				return accounting.RunCaps{RunID: id, Hard: ledger.Caps{NanoUSD: &nano}, Spent: ledger.Amount{NanoUSD: spent}}
+			}
+			c := call(0, 0)
+			c.InputTokens, c.Unlimited = 5, true // which cost 5,000
+			c.Runs = []accounting.RunCaps{dollars("run", 1_000_000, 0), dollars("above", 80_000, 10_000)}
+			require.Nil(t, reserve(t, f, c, ledgerLease).Refusal)
+			require.Equal(t, ledger.Amount{Tokens: 5, NanoUSD: 70_000}, f.account(t, ledger.Run, "run").Reserved)
+			c.Key.Call++
+			no := reserve(t, f, c, ledgerLease).Refusal
+			require.NotNil(t, no, "nothing is left")
+			requireError(t, no.Err(), errs.ResourceExhausted, ledger.ReasonBudgetExceeded)
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Namespace}, ledger.Caps{Tokens: ptr(int64(1000))}, ledger.Caps{})
+			require.NoError(t, err)
+			c.Key.Call++
+			c.Runs = []accounting.RunCaps{dollars("other", 1_000_000, 0)}
+			no = reserve(t, f, c, ledgerLease).Refusal
+			require.NotNil(t, no, "money tells no tokens")
+			requireError(t, no.Err(), errs.ResourceExhausted, ledger.ReasonEstimateUnknown)
+		},
 		"Ledger/ACallWithoutALimitHistoryAndRunBudgetIsRefusedUnderAHardCap": func(t *testing.T, f *fixture) {
 			c := call(0, 0)
 			c.Unlimited = true

@@ -73,7 +73,7 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 			in := usage.Entry{
 				Key:  usage.Key{RunID: "run", NodeID: "nöde#1/x", Visit: 3, Attempt: 2, Call: math.MaxInt32},
 				Kind: usage.Overhead, TaskID: "tk_gone", EpicID: "ep_gone", Provider: "p", Model: "m", InputTokens: 5, CachedInputTokens: 4,
-				OutputTokens: 3, ReasoningTokens: 2, Time: time.Date(2026, 1, 2, 3, 4, 5, 6_789, time.UTC), Failed: true,
+				OutputTokens: 3, ReasoningTokens: 2, Time: time.Date(2026, 1, 2, 3, 4, 5, 6_789, time.UTC), Failed: true, DurationMS: 1234,
 			}
 			out, err := f.RecordUsage(f.ctx, ns, []usage.Entry{in})
 			require.NoError(t, err)

@@ -50,6 +50,7 @@ func workflowCases() map[string]func(*testing.T, *fixture) {
 		"Workflow/NamespacesAreApart":         workflowNamespaces,
 		"Workflow/RunsCountOnce":              workflowRuns,
 		"Workflow/SamplesAreTheNewestRuns":    workflowSamples,
+		"Workflow/ForecastByBookedCalls":      graphByCalls,
 		"Workflow/ForecastOfRunsAndOfGraphs":  workflowForecast,
 		"Workflow/ChangesAreInOrderOfCommits": workflowChanges,
 		"Workflow/BoundsHold":                 workflowBounds,

@@ -325,10 +325,11 @@ type ReserveUsageRequest struct {
 	// For each call the incarnation of the owner of its run that asks, or none at all. A call that has a
 	// reservation is the reservation of the highest incarnation that asked for it.
 	Incarnations []int64 `protobuf:"varint,5,rep,packed,name=incarnations,proto3" json:"incarnations,omitempty"`
-	// The calls that state no limit of their output, by their index. What they may put out is estimated:
-	// by the 90th percentile of the calls of their model in the namespace, else as all that the least
-	// run budget in tokens leaves. A call of which neither is known is refused where a hard cap bounds
-	// it.
+	// The calls that state no limit of their own of their output, by their index. Their output tokens are
+	// then the limit that is sent for them, or 0 if there is none. What they may put out is estimated: by the
+	// 90th percentile of at least 20 samples of calls of their model in the namespace, else as the limit that
+	// is sent, else by fewer samples, else as all that the least run budget leaves, in tokens or in money. A
+	// call of which nothing is known is refused where a hard cap bounds it.
 	Unlimited     []int32 `protobuf:"varint,6,rep,packed,name=unlimited,proto3" json:"unlimited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

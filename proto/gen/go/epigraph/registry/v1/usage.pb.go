@@ -189,7 +189,10 @@ type UsageEntry struct {
 	// The API key that recorded it, such as "key:ci"; empty for the executor. Output only.
 	Principal string `protobuf:"bytes,22,opt,name=principal,proto3" json:"principal,omitempty"`
 	// The actor that made the call, such as "llm"; empty when none is named.
-	Actor         string `protobuf:"bytes,23,opt,name=actor,proto3" json:"actor,omitempty"`
+	Actor string `protobuf:"bytes,23,opt,name=actor,proto3" json:"actor,omitempty"`
+	// How long the attempt took that made the call, on the first call of the attempt alone. Absent if it is not
+	// known.
+	DurationMs    *int64 `protobuf:"varint,24,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -383,6 +386,13 @@ func (x *UsageEntry) GetActor() string {
 		return x.Actor
 	}
 	return ""
+}
+
+func (x *UsageEntry) GetDurationMs() int64 {
+	if x != nil && x.DurationMs != nil {
+		return *x.DurationMs
+	}
+	return 0
 }
 
 // NamespaceUsage is what a tenant has used in all.
@@ -599,7 +609,7 @@ var File_epigraph_registry_v1_usage_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\a\n" +
+	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\a\n" +
 	"\n" +
 	"UsageEntry\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
@@ -625,8 +635,11 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\x06source\x18\x14 \x01(\x0e2!.epigraph.registry.v1.UsageSourceR\x06source\x12\x18\n" +
 	"\x02by\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12&\n" +
 	"\tprincipal\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12\x1e\n" +
-	"\x05actor\x18\x17 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05actorB\x10\n" +
-	"\x0e_cost_nano_usd\"\xb4\x01\n" +
+	"\x05actor\x18\x17 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05actor\x12-\n" +
+	"\vduration_ms\x18\x18 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\n" +
+	"durationMs\x88\x01\x01B\x10\n" +
+	"\x0e_cost_nano_usdB\x0e\n" +
+	"\f_duration_ms\"\xb4\x01\n" +
 	"\x0eNamespaceUsage\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12!\n" +
 	"\fspent_tokens\x18\x02 \x01(\x03R\vspentTokens\x12$\n" +

@@ -3214,9 +3214,10 @@ func (x *WorkflowForecast) GetNotes() []string {
 // ForecastAmount is what is known of one amount.
 type ForecastAmount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Half of the runs did not need more; absent if no run tells.
+	// Half of the runs did not need more. Of a graph it is made of booked calls and limits, as the notes say.
+	// Absent if it is not known.
 	P50 *int64 `protobuf:"varint,1,opt,name=p50,proto3,oneof" json:"p50,omitempty"`
-	// Nine of ten runs did not need more; absent if no run tells.
+	// Nine of ten runs did not need more. Of a graph it is made as p50 is. Absent if it is not known.
 	P90 *int64 `protobuf:"varint,2,opt,name=p90,proto3,oneof" json:"p90,omitempty"`
 	// The budget of the definition, at which a run pauses; absent if it has none.
 	Budget *int64 `protobuf:"varint,3,opt,name=budget,proto3,oneof" json:"budget,omitempty"`
