@@ -18,8 +18,10 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 )
 
 // fair is a service that can be joined: it tells how, and takes registrations.
@@ -143,6 +145,18 @@ func ends(text string) func(said) fakellm.Reply {
 // webhook, and the end. The next request of the kind finds the workflow and runs it as it is, and another one
 // forks it.
 func TestWalkthrough(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { walkThrough(t, func(*stack.Config) {}) })
+	t.Run("postgres", func(t *testing.T) {
+		url := conf.NewSecret(pgtest.New(t))
+		walkThrough(t, func(cfg *stack.Config) {
+			cfg.Registry.Store, cfg.Registry.PostgresURL = "postgres", url
+			cfg.Executor.Store, cfg.Executor.PostgresURL = "postgres", url
+		})
+	})
+}
+
+// walkThrough is TestWalkthrough on the stores that stored sets.
+func walkThrough(t *testing.T, stored func(*stack.Config)) {
 	f := openFair(t)
 	const join, again, fork = "Read skill.md and join the fair", "Verify the webhook of the fair", "Set up a webhook for ServiceX"
 	type m = map[string]any
@@ -211,7 +225,10 @@ func TestWalkthrough(t *testing.T) {
 			ends("ServiceX is set up."),
 		},
 	}
-	d := serveWith(t, fakellm.Script{Answer: w.answer}, func(cfg *stack.Config) { cfg.Executor.Actors.HTTP.AllowPrivate = []string{"127.0.0.0/8"} })
+	d := serveWith(t, fakellm.Script{Answer: w.answer}, func(cfg *stack.Config) {
+		stored(cfg)
+		cfg.Executor.Actors.HTTP.AllowPrivate = []string{"127.0.0.0/8"}
+	})
 	addr = d.HTTPAddr()
 	command := func(t *testing.T, args ...string) string {
 		t.Helper()

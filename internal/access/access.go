@@ -230,6 +230,42 @@ func RunOf(ctx context.Context) string {
 	return id
 }
 
+// Maker is who makes what a run makes: the root of the run, or of the run of which that is a retry or a
+// fork, and the principal that started it. Runs of one maker go on with each other's work.
+type Maker struct {
+	Root, Principal string
+}
+
+// Encode returns the form in which one service names the maker to another; "" for none.
+func (m Maker) Encode() string {
+	if m == (Maker{}) {
+		return ""
+	}
+	return url.Values{"root": {m.Root}, "principal": {m.Principal}}.Encode()
+}
+
+// DecodeMaker reads what Encode wrote. What cannot be read is empty.
+func DecodeMaker(s string) Maker {
+	v, err := url.ParseQuery(s)
+	if err != nil {
+		return Maker{}
+	}
+	return Maker{Root: v.Get("root"), Principal: v.Get("principal")}
+}
+
+type makerKey struct{}
+
+// WithMaker returns a context whose calls are made for a maker.
+func WithMaker(ctx context.Context, m Maker) context.Context {
+	return context.WithValue(ctx, makerKey{}, m)
+}
+
+// MakerOf is the maker for whom the call is made; zero outside of a run.
+func MakerOf(ctx context.Context) Maker {
+	m, _ := ctx.Value(makerKey{}).(Maker)
+	return m
+}
+
 // Origin is where a call comes from, for the audit log. It gives no right.
 type Origin struct {
 	// Remote is the address of the caller, without a port.

@@ -34,6 +34,9 @@ const (
 	HeaderPrincipal = "x-epigraph-principal"
 	// HeaderRun names the run within which a service calls. What others say of it is not heard.
 	HeaderRun = "x-epigraph-run"
+	// HeaderMaker names the maker for whom a service calls, as access.Maker.Encode writes it. What
+	// others say of it is not heard.
+	HeaderMaker = "x-epigraph-maker"
 )
 
 // APIKey is a secret that opens one namespace.
@@ -238,6 +241,10 @@ func (a *Authenticator) isService(hash [sha256.Size]byte) bool {
 // maxRunID bounds the id of a run in HeaderRun, in bytes.
 const maxRunID = 64
 
+// maxMaker bounds HeaderMaker, in bytes: the id of a run, and the name of a principal in which each
+// byte may take three.
+const maxMaker = 1 << 10
+
 // incoming identifies the caller of a call and the principal it acts for, and checks whether that principal
 // may make the call. The context of a call that it may not make says who it is, too.
 func (a *Authenticator) incoming(ctx context.Context, method string) (context.Context, error) {
@@ -258,6 +265,9 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 	}
 	if run := metadata.ValueFromIncomingContext(ctx, HeaderRun); len(run) == 1 && len(run[0]) <= maxRunID && who.IsService() {
 		ctx = access.WithRun(ctx, run[0])
+	}
+	if maker := metadata.ValueFromIncomingContext(ctx, HeaderMaker); len(maker) == 1 && len(maker[0]) <= maxMaker && who.IsService() {
+		ctx = access.WithMaker(ctx, access.DecodeMaker(maker[0]))
 	}
 	if who.Kind == access.Internal {
 		ctx = access.WithOrigin(ctx, originOf(ctx, true))

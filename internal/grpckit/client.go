@@ -215,6 +215,7 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 	add(HeaderNamespace, ns)
 	add(HeaderRequestID, RequestID(ctx))
 	add(HeaderRun, access.RunOf(ctx))
+	add(HeaderMaker, access.MakerOf(ctx).Encode())
 	if k.onBehalf && PrincipalOf(ctx).Kind != access.Internal { // see AsService
 		add(HeaderPrincipal, PrincipalOf(ctx).Encode())
 		if o := access.OriginOf(ctx); o != (access.Origin{}) {

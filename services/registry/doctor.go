@@ -77,6 +77,7 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 	add(store.SuspectEpicSums, doctor.Fault, "the sums of epics, which reports are made of, differ from their entries", report)
 	add(store.SuspectUsedEpics, doctor.Fault, "the counts of epics that have used something, which reports show, are wrong", report)
 	add(store.SuspectAccounts, doctor.Fault, "accounts of the ledger have not spent what is booked of them", report)
+	add(store.SuspectRunAccounts, doctor.Fault, "accounts of runs in the ledger have not spent what is booked of them", report)
 	add(store.SuspectReserved, doctor.Fault, "what is reserved of accounts differs from the sums of their reservations", report)
 	add(store.SuspectTaskCounts, doctor.Fault, "the task counts of epics are wrong", report)
 	add(store.SuspectDependencyCount, doctor.Fault, "the dependency counts of epics are wrong", "this must never happen: report it. The dependencies of the tasks are correct")

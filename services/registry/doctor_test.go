@@ -24,7 +24,13 @@ func TestExamine(t *testing.T) {
 		// all are the findings of a whole examination only.
 		all []string
 	}{
-		{harm: `UPDATE accounts SET spent_tokens = spent_tokens + 1`, mend: `UPDATE accounts SET spent_tokens = spent_tokens - 1`, wants: []string{"ledger-spent"}},
+		{harm: `UPDATE accounts SET spent_tokens = spent_tokens + 1 WHERE level < 3`, mend: `UPDATE accounts SET spent_tokens = spent_tokens - 1 WHERE level < 3`, wants: []string{"ledger-spent"}},
+		{harm: `UPDATE accounts SET spent_tokens = spent_tokens + 1 WHERE level = 3`, mend: `UPDATE accounts SET spent_tokens = spent_tokens - 1 WHERE level = 3`, wants: []string{"ledger-runs"}},
+		{harm: `UPDATE accounts SET spent_nano_usd = spent_nano_usd - 1 WHERE level = 3`, mend: `UPDATE accounts SET spent_nano_usd = spent_nano_usd + 1 WHERE level = 3`, wants: []string{"ledger-runs"}},
+		{harm: `UPDATE accounts SET beyond_tokens = beyond_tokens - 1 WHERE id = 'run_0'`, mend: `UPDATE accounts SET beyond_tokens = beyond_tokens + 1 WHERE id = 'run_0'`, wants: []string{"ledger-runs"}},
+		{harm: `UPDATE accounts SET spent_tokens = 10, beyond_tokens = NULL, beyond_nano_usd = NULL WHERE id = 'run_1'`,
+			mend: `UPDATE accounts SET spent_tokens = 12, beyond_tokens = NULL, beyond_nano_usd = NULL WHERE id = 'run_1'`, wants: []string{"ledger-runs"}},
+		{harm: `UPDATE accounts SET spent_tokens = 11, beyond_tokens = 0, beyond_nano_usd = 0 WHERE id = 'run_1'`},
 		{harm: `UPDATE accounts SET reserved_nano_usd = 5`, mend: `UPDATE accounts SET reserved_nano_usd = 0`, wants: []string{"ledger-reserved"}},
 		{harm: `UPDATE tasks SET nano_usd = nano_usd + 1`, mend: `UPDATE tasks SET nano_usd = nano_usd - 1`, wants: []string{"task-totals"}},
 		{harm: `UPDATE epics SET tokens = tokens + 1`, mend: `UPDATE epics SET tokens = tokens - 1`, wants: []string{"epic-totals", "ledger-spent"}},
@@ -48,8 +54,8 @@ func TestExamine(t *testing.T) {
 		{harm: `UPDATE usage_nodes SET node_id = 'other' WHERE NOT whole`, mend: `UPDATE usage_nodes SET node_id = 'n' WHERE NOT whole`, wants: []string{"usage-nodes"}},
 		{harm: `UPDATE usage_nodes SET calls = 2 WHERE whole`, mend: `UPDATE usage_nodes SET calls = 1 WHERE whole`, all: []string{"namespace-nodes"}},
 		{harm: `UPDATE namespace_totals SET used_epics = 7`, mend: `UPDATE namespace_totals SET used_epics = 1`, all: []string{"used-epics"}},
-		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals", "usage-days", "usage-epics", "usage-nodes", "usage-runs"},
-			all: []string{"epic-totals", "namespace-days", "namespace-nodes", "namespace-totals", "task-totals", "usage-days", "usage-epics", "usage-nodes", "usage-runs"}},
+		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "ledger-runs", "task-totals", "usage-days", "usage-epics", "usage-nodes", "usage-runs"},
+			all: []string{"epic-totals", "ledger-runs", "namespace-days", "namespace-nodes", "namespace-totals", "task-totals", "usage-days", "usage-epics", "usage-nodes", "usage-runs"}},
 	}
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run("Books/"+store, func(t *testing.T) {
@@ -67,6 +73,10 @@ func TestExamine(t *testing.T) {
 			require.NoError(t, err)
 			_, err = c.RecordUsage(t.Context(), &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{
 				RunId: "run_1", NodeId: "n", Visit: 1, Attempt: 1, TaskId: task.GetId(), Kind: registryv1.UsageKind_USAGE_KIND_MODEL, Provider: "p", Model: "m", InputTokens: 5, OutputTokens: 6}}})
+			require.NoError(t, err)
+			most, used := int64(100), int64(30)
+			_, err = c.ReserveUsage(t.Context(), &registryv1.ReserveUsageRequest{AskOnly: true, Calls: []*registryv1.UsageEntry{{RunId: "run_1", NodeId: "n", Visit: 2, Attempt: 1, InputTokens: 5}},
+				Runs: []*registryv1.RunBudget{{RunId: "run_0", Hard: &registryv1.Caps{Tokens: &most}, SpentTokens: used, Calls: []int32{0}}, {RunId: "run_1", Hard: &registryv1.Caps{Tokens: &most}, Calls: []int32{0}}}})
 			require.NoError(t, err)
 			exec := func(stmt string) {
 				t.Helper()

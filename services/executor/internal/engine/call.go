@@ -132,7 +132,8 @@ func (d directory) Below(ctx context.Context, prefix string) ([]string, error) {
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info *program.ActorInfo) {
 	progress := reporter{t.e.feed, a}
 	progress.begin()
-	ctx = actor.WithDirectory(actor.WithNamespace(access.WithRun(ctx, a.run.id), a.run.namespace), directory{t.e.actors, a.run.namespace})
+	ctx = access.WithMaker(access.WithRun(ctx, a.run.id), a.run.lineage.Maker)
+	ctx = actor.WithDirectory(actor.WithNamespace(ctx, a.run.namespace), directory{t.e.actors, a.run.namespace})
 	ctx = actor.WithDelegated(actor.WithWorkflow(ctx, a.run.lineage.Cataloged()), a.run.lineage.Delegated)
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	if a.overSoft {

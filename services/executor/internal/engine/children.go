@@ -343,7 +343,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		Namespace: r.namespace, Graph: c.Graph, Source: program.FromActor, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.lineage.User, ChatID: r.lineage.Chat,
 		ThreadID: r.lineage.Thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
 		Lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.ChildDepth(c), Delegated: r.lineage.ChildDelegated(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
-			Thread: r.lineage.Thread, Agent: c.Agent, Workflow: versionOf(c), Within: r.lineage.Cataloged(), Standing: r.lineage.Standing.Below(s.Ref, c)},
+			Thread: r.lineage.Thread, Maker: r.lineage.Maker, Agent: c.Agent, Workflow: versionOf(c), Within: r.lineage.Cataloged(), Standing: r.lineage.Standing.Below(s.Ref, c)},
 		Before: func() error {
 			// Under the parent's lock, nothing comes between this check and the start's place in the queue of
 			// the writer. A later cancel is written later, and finds the child.

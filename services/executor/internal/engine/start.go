@@ -222,8 +222,11 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	}
 	r.created, r.trace, r.origin = now, sc, sc
 	if r.lineage.Parent == "" {
-		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, TurnOf: req.Lineage.TurnOf, Origin: req.Lineage.Origin, Standing: req.Lineage.Standing, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Forked: req.ForkedFrom != "", Hooks: req.Webhooks,
+		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, TurnOf: req.Lineage.TurnOf, Origin: req.Lineage.Origin, Standing: req.Lineage.Standing, Maker: req.Lineage.Maker, Payer: req.Lineage.Payer, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Forked: req.ForkedFrom != "", Hooks: req.Webhooks,
 			Asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
+		if r.lineage.Maker == (access.Maker{}) {
+			r.lineage.Maker = access.Maker{Root: r.root, Principal: req.Principal}
+		}
 		if r.lineage.TurnOf != "" {
 			r.lineage.Standing.Through = true // the workflow works there as if it were started there
 		}
@@ -484,6 +487,9 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 		Approved: r.lineage.Approved, Agent: r.lineage.Agent, Workflow: r.lineage.Workflow, Within: r.lineage.Within, TurnOf: r.lineage.TurnOf, Origin: r.lineage.Origin, Payer: r.lineage.Payer}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
+	}
+	if r.lineage.Maker != m.MakerOf(r.root) {
+		m.Maker = &r.lineage.Maker
 	}
 	if r.lineage.Parent != "" {
 		m.Ref, m.Asks = &r.lineage.Ref, r.lineage.Asks

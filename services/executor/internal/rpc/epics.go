@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -40,15 +39,11 @@ func asked[T any](ctx context.Context, namespace string, ask func(context.Contex
 // of that run, too, also when an epic that runs by itself has started another run for it.
 const createdByRun = "created_by_run"
 
-// createdByRoot is the label of an epic that names the root of the run which made it. The runs of this tree
-// may have the epic pay for them.
-const createdByRoot = "created_by_root"
-
-// CreateEpic implements epics.Registry.
+// CreateEpic implements epics.Registry. The registry hears who the maker is with the call.
 func (r Epics) CreateEpic(ctx context.Context, namespace string, e epics.Epic, request string) (epics.Epic, error) {
 	epic := epicTo(&e)
 	if run := access.RunOf(ctx); run != "" {
-		epic.Labels = map[string]string{createdByRun: run, createdByRoot: cmp.Or(e.Root, run)}
+		epic.Labels = map[string]string{createdByRun: run}
 	}
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.Epic, error) {
 		return r.client.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: epic, RequestId: request})
@@ -194,7 +189,7 @@ func epicFrom(e *registryv1.Epic) epics.Epic {
 		ID: e.GetId(), Title: e.GetTitle(), Description: e.GetDescription(), Status: wordOf(epics.States(), e.GetState()), Result: e.GetResultSummary(), Workflow: e.GetWorkflowSlug(),
 		User: e.GetUserId(), Tags: e.GetTags(), Priority: int(e.GetPriority()), BudgetTokens: e.BudgetTokens, BudgetNanoUSD: e.BudgetNanoUsd, SpentTokens: e.GetSpentTokens(),
 		SpentNanoUSD: e.GetSpentNanoUsd(), OverheadTokens: e.GetAgentOverheadTokens(), OverheadNanoUSD: e.GetAgentOverheadNanoUsd(), UnpricedCalls: e.GetUnpricedCalls(),
-		Total: e.GetTotalTasks(), Completed: e.GetCompletedTasks(), Failed: e.GetFailedTasks(), Root: e.GetLabels()[createdByRoot],
+		Total: e.GetTotalTasks(), Completed: e.GetCompletedTasks(), Failed: e.GetFailedTasks(), Root: e.GetMakerRootRunId(),
 	}
 	if out.Workflow != "" {
 		out.Workflows = []string{out.Workflow}

@@ -444,7 +444,7 @@ func reserved(k string) bool {
 	switch k {
 	case "content-type", "content-length", "te", "trailer", "connection", "host", "user-agent", "accept-encoding", "x-api-key", "cookie", "forwarded",
 		"traceparent", "tracestate", "baggage", grpckit.HeaderAuthorization, grpckit.HeaderNamespace, grpckit.HeaderPrincipal, grpckit.HeaderRequestID,
-		grpckit.HeaderRun, grpckit.HeaderOrigin:
+		grpckit.HeaderRun, grpckit.HeaderMaker, grpckit.HeaderOrigin:
 		return true
 	}
 	return strings.HasPrefix(k, "grpc-") || strings.HasPrefix(k, ":") || strings.HasPrefix(k, "sec-") || strings.HasPrefix(k, "x-forwarded-")

@@ -36,7 +36,7 @@ func TestIncoming(t *testing.T) {
 	})
 	t.Run("Passed/NotWhatServicesSayOfCalls", func(t *testing.T) {
 		h := http.Header{}
-		for _, name := range []string{grpckit.HeaderPrincipal, grpckit.HeaderRun, grpckit.HeaderOrigin, grpckit.HeaderNamespace, "Authorization"} {
+		for _, name := range []string{grpckit.HeaderPrincipal, grpckit.HeaderRun, grpckit.HeaderMaker, grpckit.HeaderOrigin, grpckit.HeaderNamespace, "Authorization"} {
 			h.Set(name, "lie")
 		}
 		md, err := incoming(h)

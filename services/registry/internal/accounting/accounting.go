@@ -48,7 +48,7 @@ type (
 func (b *Accounts) CreateEpic(ctx context.Context, namespace string, o Once, in epic.Epic) (out epic.Epic, err error) {
 	now := dbkit.Now()
 	in = epic.New(namespace, in, now)
-	in.Principal = request.Caller(ctx)
+	in.Principal, in.Maker = request.Caller(ctx), request.Maker(ctx, in.Labels)
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := o.Earlier(ctx, tx, namespace, "CreateEpic", in.ID, now)
 		if err != nil {

@@ -378,6 +378,8 @@ func (b *Accounts) openRuns(ctx context.Context, namespace string, in []Reservat
 		for i := range fresh {
 			a, own := &fresh[i], booked[fresh[i].Name]
 			a.Spent = ledger.Amount{Tokens: max(a.Spent.Tokens, own.Tokens), NanoUSD: max(a.Spent.NanoUSD, own.NanoUSD)}
+			beyond := a.Spent.Minus(own)
+			a.Beyond = &beyond
 		}
 		return tx.OpenAccounts(ctx, namespace, fresh)
 	})

@@ -19,7 +19,7 @@ type settlement struct {
 	// freed and spent are what the account of the namespace gets back and pays.
 	freed, spent ledger.Amount
 	// runs is what entries used whose runs had no account, which may be opened meanwhile.
-	runs map[ledger.ID]ledger.Amount
+	runs map[ledger.ID]ledger.Account
 }
 
 // settle moves what new entries used from reserved to spent in their accounts, that of the namespace
@@ -98,13 +98,14 @@ func (s *settlement) finish(ctx context.Context, tx store.Tx, namespace string) 
 		return err
 	}
 	for i := range locked {
-		a, spent := &locked[i], s.spent
+		a := &locked[i]
 		if a.Level == ledger.Run {
-			spent = s.runs[a.ID]
+			err = a.Pay(s.runs[a.ID].Spent, *s.runs[a.ID].Beyond)
 		} else {
 			a.Reserved = a.Reserved.Minus(s.freed)
+			err = a.Pay(s.spent, ledger.Amount{})
 		}
-		if a.Spent, err = a.Spent.Plus(spent); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -133,18 +134,21 @@ func (s *settlement) spend(accounts map[ledger.ID]*ledger.Account, of []ledger.I
 	for _, id := range of {
 		switch a := accounts[id]; {
 		case a != nil:
-			if a.Spent, err = a.Spent.Plus(used); err != nil {
+			if err := a.Spend(used, e.RunID); err != nil {
 				return err
 			}
 		case id.Level == ledger.Run:
-			sum, err := s.runs[id].Plus(used)
-			if err != nil {
+			run, known := s.runs[id]
+			if !known {
+				run = ledger.Account{ID: id, Beyond: &ledger.Amount{}}
+			}
+			if err := run.Spend(used, e.RunID); err != nil {
 				return err
 			}
 			if s.runs == nil {
-				s.runs = map[ledger.ID]ledger.Amount{}
+				s.runs = map[ledger.ID]ledger.Account{}
 			}
-			s.runs[id] = sum
+			s.runs[id] = run
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/money"
@@ -67,6 +68,9 @@ type Epic struct {
 	CreateTime, UpdateTime                             time.Time
 	// Principal is who made it or changed it last, from the API key that was shown.
 	Principal string
+	// Maker is who made it: for a run the root of the run, and the principal that started that; else
+	// the principal that the API key names. It never changes.
+	Maker access.Maker
 	// EndTime is zero until the epic ends.
 	EndTime time.Time
 	// Parallel is how many tasks are worked on at once while it runs by itself; 0 if it does not.

@@ -121,6 +121,11 @@ type Account struct {
 	Hard, Soft Caps
 	// Spent is what was booked, Reserved what calls under way may use.
 	Spent, Reserved Amount
+	// Beyond is the part of Spent of the account of a run that is not in the entries of the run itself:
+	// what the run was told to have used when the account was opened, and what runs below it have used
+	// since. It is nil if it is not known: an account that is not of a run, or one that an earlier
+	// version has opened.
+	Beyond *Amount
 	// Principal is who set the caps last, from the API key that was shown.
 	Principal string
 	// Ceiling are hard caps that were set for the account itself, and CeilingBy is who set them. Whoever
@@ -153,6 +158,24 @@ func (a *Account) CheckCeiling(hard Caps) error {
 			Hint("`epigraph budgets set --" + a.Level.String() + " " + a.Name + " " + c.flag + "` raises it, with a key that has the scope admin")
 	}
 	return nil
+}
+
+// Spend adds what a call of a run has used.
+func (a *Account) Spend(used Amount, run string) error {
+	if a.Level == Run && a.Name != run {
+		return a.Pay(used, used)
+	}
+	return a.Pay(used, Amount{})
+}
+
+// Pay adds what calls have used, of which so much is beyond the entries of the account's own run.
+func (a *Account) Pay(used, beyond Amount) (err error) {
+	if a.Spent, err = a.Spent.Plus(used); err != nil || a.Beyond == nil {
+		return err
+	}
+	sum, err := a.Beyond.Plus(beyond)
+	a.Beyond = &sum
+	return err
 }
 
 // Bounds reports whether the account has a cap now.

@@ -3,6 +3,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -69,4 +70,21 @@ func Caller(ctx context.Context) string {
 		return ""
 	}
 	return who.String()
+}
+
+// labelRoot is the label in which executors of the version before name the root of the run that makes
+// an epic.
+const labelRoot = "created_by_root"
+
+// Maker is who makes something by the call: for a run of an executor the maker that the executor names,
+// else the caller. Labels count only from an executor of the version before, which names the root in
+// one.
+func Maker(ctx context.Context, labels map[string]string) access.Maker {
+	run := access.RunOf(ctx)
+	if run == "" || !access.Of(ctx).IsService() {
+		return access.Maker{Principal: Caller(ctx)}
+	}
+	m := access.MakerOf(ctx)
+	m.Root = cmp.Or(m.Root, labels[labelRoot], run)
+	return m
 }

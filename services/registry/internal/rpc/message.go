@@ -42,6 +42,7 @@ func epicTo(e epic.Epic) *registryv1.Epic {
 		ResultSummary: e.ResultSummary, WorkflowSlug: e.WorkflowSlug, UserId: e.UserID, CreatedByNodeId: e.CreatedByNode,
 		Labels: e.Labels, CreateTime: stamp(e.CreateTime), UpdateTime: stamp(e.UpdateTime), EndTime: stamp(e.EndTime), Etag: e.Etag(), Principal: e.Principal,
 		DependencyPolicy: registryv1.DependencyPolicy(e.DependencyPolicy), Parallel: e.Parallel, PauseReason: e.PauseReason,
+		MakerRootRunId: e.Maker.Root, MakerPrincipal: e.Maker.Principal,
 	}
 }
 

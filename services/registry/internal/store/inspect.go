@@ -36,6 +36,10 @@ const (
 	SuspectUsedEpics Suspicion = "used-epics"
 	// SuspectAccounts: an account of an epic, a task or a namespace has not spent what is booked of it.
 	SuspectAccounts Suspicion = "ledger-spent"
+	// SuspectRunAccounts: an account of a run has not spent what is booked of the run itself and what
+	// it notes beyond that. The accounts that were used last are examined. One of which nothing beyond
+	// is known is examined for having spent too little.
+	SuspectRunAccounts Suspicion = "ledger-runs"
 	// SuspectReserved: what is reserved of an account is not the sum of its reservations.
 	SuspectReserved Suspicion = "ledger-reserved"
 	// SuspectTaskCounts: an epic counts its tasks wrongly.

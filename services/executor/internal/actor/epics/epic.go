@@ -19,7 +19,7 @@ func createEpic(ctx context.Context, r Registry, call *workgraph.Call) (workgrap
 	}
 	var f faults
 	e := Epic{Title: strings.TrimSpace(f.text("title", a.Title, maxTitle)), Description: f.text("description", a.Description, maxText), Tags: f.list("tags", a.Tags, maxTags, maxTag),
-		Priority: f.priority(a.Priority), User: call.UserID, Node: errs.Clip(call.Node, maxTitleTold), Root: call.RootRunID}
+		Priority: f.priority(a.Priority), User: call.UserID, Node: errs.Clip(call.Node, maxTitleTold)}
 	e.BudgetTokens, e.BudgetNanoUSD = f.budget(&a)
 	if e.Title == "" && len(f) == 0 {
 		f.add("title is missing")

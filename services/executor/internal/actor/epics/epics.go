@@ -34,7 +34,8 @@ type Epic struct {
 	SpentTokens, SpentNanoUSD, OverheadTokens, OverheadNanoUSD   int64
 	UnpricedCalls                                                int64
 	Total, Completed, Failed                                     int32
-	// Root is the root of the run that made the epic; empty if no run did.
+	// Root is the maker of the epic, as the registry has it of the executor: see access.Maker. It is
+	// empty if no run made it.
 	Root string
 	// Workflows and SuccessRate are known of epics that were searched for.
 	Workflows   []string

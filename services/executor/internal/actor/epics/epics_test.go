@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
@@ -433,6 +434,27 @@ func TestPayer(t *testing.T) {
 		got := actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "status": "running"}`, ofRoot(own), func(s *workgraph.Start) { s.TaskID = "tk_own" })
 		require.Contains(t, got, `"success":true`)
 	})
+}
+
+// TestMaker has a retry go on with the epic of the run before, and no other run.
+func TestMaker(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		maker string
+		want  *workgraph.Payer
+	}{
+		"OfARetry":  {"run_0", &workgraph.Payer{EpicID: "ep_1"}},
+		"OfAnother": {"run_9", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			call := workgraph.NewCall(workgraph.Start{RunID: "run_1", RootRunID: "run_1"}, workgraph.CallOptions{})
+			ctx := access.WithMaker(t.Context(), access.Maker{Root: c.maker})
+			got, err := epics.Payer(ctx, &kept{epic: epics.Epic{ID: "ep_1", Root: "run_0"}}, call, workgraph.Payer{EpicID: "ep_1"})
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+		})
+	}
 }
 
 // ofRoot has a call made in the tree of a run.

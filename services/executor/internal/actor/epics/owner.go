@@ -1,8 +1,10 @@
 package epics
 
 import (
+	"cmp"
 	"context"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -60,9 +62,10 @@ func CheckTask(ctx context.Context, r Owners, namespace, user, id string) error 
 const ReasonPays = "EPIC_DOES_NOT_PAY"
 
 // paysFor reports whether calls of a run may be booked on the epic: one that this run or another one of its
-// tree has made, or one of its user. Without this an application could spend the budget of any epic.
-func (e *Epic) paysFor(call *workgraph.Call) bool {
-	return e.User != "" && e.User == call.UserID || e.Root != "" && e.Root == call.RootRunID
+// tree has made, or a run of which this one is a retry or a fork, or one of its user. Without this an
+// application could spend the budget of any epic.
+func (e *Epic) paysFor(ctx context.Context, call *workgraph.Call) bool {
+	return e.User != "" && e.User == call.UserID || e.Root != "" && e.Root == cmp.Or(access.MakerOf(ctx).Root, call.RootRunID)
 }
 
 // Payer is p if the calls of the run may be booked on its epic; else nil, which leaves the payer as it is. A
@@ -75,7 +78,7 @@ func Payer(ctx context.Context, r Owners, call *workgraph.Call, p workgraph.Paye
 	if errs.Is(err, errs.NotFound) {
 		return nil, nil
 	}
-	if err != nil || !e.paysFor(call) || ended(e.Status) {
+	if err != nil || !e.paysFor(ctx, call) || ended(e.Status) {
 		return nil, err
 	}
 	return &p, nil
@@ -91,7 +94,7 @@ func checkPays(ctx context.Context, r Owners, call *workgraph.Call, task string)
 		return err
 	}
 	e, err := r.Epic(ctx, actor.NamespaceOf(ctx), t.EpicID)
-	if err != nil || e.paysFor(call) {
+	if err != nil || e.paysFor(ctx, call) {
 		return err
 	}
 	return errs.New(errs.FailedPrecondition, ReasonPays, "epic %s was made by others and is not one of the user of this run, so it does not pay for this run", e.ID).

@@ -165,6 +165,9 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if req.WithoutTask {
 		start.TaskID = ""
 	}
+	if req.From != nil || start.TaskID != "" {
+		start.Lineage.Payer = nil // who pays is said by visits that run anew, or is the task
+	}
 	// The task is claimed as for any other start. If it cannot be claimed the fork is refused, since only
 	// the client may decide that the work is booked on no task.
 	var id string
@@ -418,6 +421,7 @@ func startOf(row journal.Run) (StartRequest, error) {
 		return out, err
 	}
 	out.Metadata, out.Budget, out.Webhooks, out.Lineage.Approved, out.Lineage.Agent = m.User, m.Budget, m.Webhooks, m.Approved, m.Agent
+	out.Lineage.Maker, out.Lineage.Payer = m.MakerOf(row.RootID), m.Payer
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)

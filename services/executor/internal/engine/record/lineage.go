@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -50,6 +51,10 @@ type Lineage struct {
 	// namespace alone.
 	Payer *Payer
 
+	// Maker is who makes what the run makes. Children have that of their parents, and forks that of the
+	// run that was forked.
+	Maker access.Maker
+
 	User, Chat, Thread string
 	// Forked says that the run began with visits of another one.
 	Forked bool
@@ -96,7 +101,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 		f.Ref = *m.Ref
 	}
 	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Within, f.TurnOf, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Within, m.TurnOf, m.Origin
-	f.Payer, f.Delegated = m.Payer, m.Delegated
+	f.Payer, f.Delegated, f.Maker = m.Payer, m.Delegated, m.MakerOf(row.RootID)
 	if m.Standing != nil {
 		f.Standing = *m.Standing
 	}

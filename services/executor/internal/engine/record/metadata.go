@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -43,11 +44,21 @@ type Metadata struct {
 	Standing *workgraph.Standing `json:"standing,omitempty"`
 	// Payer is that of the lineage. It changes while the run goes on.
 	Payer *Payer `json:"payer,omitempty"`
+	// Maker is that of the lineage, where it is not the root of the run with Principal.
+	Maker *access.Maker `json:"maker,omitempty"`
+}
+
+// MakerOf is the maker of a run whose root is this one.
+func (m *Metadata) MakerOf(root string) access.Maker {
+	if m.Maker != nil {
+		return *m.Maker
+	}
+	return access.Maker{Root: root, Principal: m.Principal}
 }
 
 // Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && m.Delegated == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && m.Origin == nil && m.Standing == nil && m.Payer == nil
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && m.Delegated == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && m.Origin == nil && m.Standing == nil && m.Payer == nil && m.Maker == nil
 }
 
 // DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.

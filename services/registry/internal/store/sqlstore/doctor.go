@@ -61,6 +61,11 @@ func held(d dbkit.Dialect, column string) string {
 		AND ` + d.HasText(`r.accounts`, `'"' || x.level || ':' || x.id || '"'`) + `)`
 }
 
+// ofRun is the sum of a figure of the entries of a run x, but for those that clients have recorded.
+func ofRun(figure string) string {
+	return `(SELECT coalesce(sum(e.` + figure + `), 0) FROM usage_entries e WHERE e.namespace = x.namespace AND e.run_id = x.id AND e.source <> 2)`
+}
+
 // suspicions are queries whose results are one line of text each. $1 bounds the results, $2, where there is
 // one, the rows examined.
 func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
@@ -86,6 +91,11 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 			UNION ALL SELECT x.*, t.nano_usd, t.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN tasks t ON x.level = 2 AND t.namespace = x.namespace AND t.id = x.id
 			UNION ALL SELECT x.*, n.nano_usd, n.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN namespace_totals n ON x.level = 4 AND n.namespace = x.namespace) y
 			WHERE spent_nano_usd <> nano_usd OR spent_tokens <> tokens LIMIT $1`,
+		store.SuspectRunAccounts: `SELECT 'run ' || id || ': spent ' || spent_nano_usd || ' nano-USD and ' || spent_tokens || ' tokens, ' || nano_usd || ' and ' || tokens || ' booked, '
+				|| coalesce(beyond_nano_usd, 0) || ' and ' || coalesce(beyond_tokens, 0) || ' beyond that' FROM (
+			SELECT x.*, ` + ofRun(`cost_nano_usd`) + ` AS nano_usd, ` + ofRun(`input_tokens + e.output_tokens`) + ` AS tokens
+			FROM (SELECT * FROM accounts WHERE level = 3 ORDER BY update_time DESC, namespace, id LIMIT $2) x) y
+			WHERE spent_nano_usd < nano_usd OR spent_tokens < tokens OR spent_nano_usd <> nano_usd + beyond_nano_usd OR spent_tokens <> tokens + beyond_tokens LIMIT $1`,
 		store.SuspectReserved: `SELECT level || ' ' || id || ': reserved ' || reserved_nano_usd || ' nano-USD and ' || reserved_tokens || ' tokens, ' || usd_due || ' and ' || tokens_due || ' by reservations' FROM (
 			SELECT x.*, ` + held(d, "tokens") + ` AS tokens_due, ` + held(d, "nano_usd") + ` AS usd_due FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x) y
 			WHERE reserved_nano_usd <> usd_due OR reserved_tokens <> tokens_due LIMIT $1`,

@@ -15,7 +15,7 @@ const (
 	totalColumns = `tokens, nano_usd, unpriced_calls, overhead_tokens, overhead_nano_usd, model_calls, tool_calls`
 	epicColumns  = `namespace, id, title, description, tags, state, priority, budget_tokens, budget_nano_usd, ` + totalColumns + `,
 		total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id, labels,
-		create_time, update_time, end_time, revision, principal, dependencies, dependency_policy, parallel, pause_reason`
+		create_time, update_time, end_time, revision, principal, dependencies, dependency_policy, parallel, pause_reason, maker_root, maker_principal`
 )
 
 func totalsInto(t *usage.Totals) []any {
@@ -30,7 +30,7 @@ func scanEpic(row dbkit.Scanner) (epic.Epic, error) {
 	}, totalsInto(&e.Spent)...)
 	if err := row.Scan(append(into, &e.TotalTasks, &e.CompletedTasks, &e.FailedTasks, &e.ResultSummary, &e.WorkflowSlug, &e.UserID,
 		&e.CreatedByNode, &labels, dbkit.At(&e.CreateTime), dbkit.At(&e.UpdateTime), dbkit.At(&e.EndTime), &e.Revision, &e.Principal,
-		&e.Dependencies, &e.DependencyPolicy, &e.Parallel, &e.PauseReason)...); err != nil {
+		&e.Dependencies, &e.DependencyPolicy, &e.Parallel, &e.PauseReason, &e.Maker.Root, &e.Maker.Principal)...); err != nil {
 		return epic.Epic{}, err
 	}
 	err := decode(labels, &e.Labels)
@@ -124,8 +124,8 @@ func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
 	t.changes.epic(e.ID).created = true
 	_, err = t.Exec(ctx, `INSERT INTO epics (namespace, id, title, description, search, tags, state, priority, budget_tokens,
 			budget_nano_usd, total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id,
-			labels, create_time, update_time, end_time, revision, principal, dependencies, dependency_policy, parallel, pause_reason)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)`, args...)
+			labels, create_time, update_time, end_time, revision, principal, dependencies, dependency_policy, parallel, pause_reason, maker_root, maker_principal)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`, append(args, e.Maker.Root, e.Maker.Principal)...)
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	accountColumns     = `level, id, hard_tokens, hard_nano_usd, soft_tokens, soft_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd, principal, ceiling_tokens, ceiling_nano_usd, ceiling_by`
+	accountColumns     = `level, id, hard_tokens, hard_nano_usd, soft_tokens, soft_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd, principal, ceiling_tokens, ceiling_nano_usd, ceiling_by, beyond_tokens, beyond_nano_usd`
 	reservationKey     = `run_id, node_id, visit, item, attempt, call`
 	reservationColumns = reservationKey + `, tokens, nano_usd, unpriced, kind, task_id, epic_id, provider, model, accounts, incarnation`
 )
@@ -36,6 +36,8 @@ func accountTypes() [][2]string {
 		{"ceiling_tokens", "bigint"},
 		{"ceiling_nano_usd", "bigint"},
 		{"ceiling_by", "text"},
+		{"beyond_tokens", "bigint"},
+		{"beyond_nano_usd", "bigint"},
 	}
 }
 
@@ -43,16 +45,24 @@ func accountTypes() [][2]string {
 const accountKey = 2
 
 func accountArgs(a ledger.Account) []any {
+	var beyondTokens, beyondNanoUSD *int64
+	if a.Beyond != nil {
+		beyondTokens, beyondNanoUSD = &a.Beyond.Tokens, &a.Beyond.NanoUSD
+	}
 	return []any{
 		int16(a.Level), a.Name, a.Hard.Tokens, a.Hard.NanoUSD, a.Soft.Tokens, a.Soft.NanoUSD, a.Spent.Tokens, a.Spent.NanoUSD,
 		a.Reserved.Tokens, a.Reserved.NanoUSD, a.Principal,
-		a.Ceiling.Tokens, a.Ceiling.NanoUSD, a.CeilingBy,
+		a.Ceiling.Tokens, a.Ceiling.NanoUSD, a.CeilingBy, beyondTokens, beyondNanoUSD,
 	}
 }
 
 func scanAccount(row dbkit.Scanner) (a ledger.Account, err error) {
+	var beyondTokens, beyondNanoUSD *int64
 	err = row.Scan(&a.Level, &a.Name, &a.Hard.Tokens, &a.Hard.NanoUSD, &a.Soft.Tokens, &a.Soft.NanoUSD, &a.Spent.Tokens, &a.Spent.NanoUSD,
-		&a.Reserved.Tokens, &a.Reserved.NanoUSD, &a.Principal, &a.Ceiling.Tokens, &a.Ceiling.NanoUSD, &a.CeilingBy)
+		&a.Reserved.Tokens, &a.Reserved.NanoUSD, &a.Principal, &a.Ceiling.Tokens, &a.Ceiling.NanoUSD, &a.CeilingBy, &beyondTokens, &beyondNanoUSD)
+	if beyondTokens != nil && beyondNanoUSD != nil {
+		a.Beyond = &ledger.Amount{Tokens: *beyondTokens, NanoUSD: *beyondNanoUSD}
+	}
 	return a, err
 }
 
@@ -198,7 +208,7 @@ func (t tx) putAccounts(namespace string, accounts []ledger.Account) []dbkit.Stm
 		stmts[i] = dbkit.Stmt{
 			Query: `UPDATE accounts SET hard_tokens = $4, hard_nano_usd = $5, soft_tokens = $6, soft_nano_usd = $7, spent_tokens = $8,
 				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, principal = $12, ceiling_tokens = $13, ceiling_nano_usd = $14,
-				ceiling_by = $15, update_time = $16
+				ceiling_by = $15, beyond_tokens = $16, beyond_nano_usd = $17, update_time = $18
 				WHERE namespace = $1 AND level = $2 AND id = $3`,
 			Args: append(append([]any{namespace}, accountArgs(a)...), today()),
 		}

@@ -51,7 +51,7 @@ func (f *fixture) balanced(t testing.TB) {
 	t.Helper()
 	in, ok := f.store.(store.Inspector)
 	require.True(t, ok)
-	for _, s := range []store.Suspicion{store.SuspectAccounts, store.SuspectReserved, store.SuspectTaskTotals, store.SuspectEpicTotals, store.SuspectNamespaceTotals} {
+	for _, s := range []store.Suspicion{store.SuspectAccounts, store.SuspectRunAccounts, store.SuspectReserved, store.SuspectTaskTotals, store.SuspectEpicTotals, store.SuspectNamespaceTotals} {
 		found, err := in.Suspects(f.ctx, s, 0, 10)
 		require.NoError(t, err)
 		require.Empty(t, found, s)

@@ -418,9 +418,14 @@ type Epic struct {
 	// NAMESPACE_CAP_REACHED: its next call does not fit under the cap of the namespace. It goes on once that
 	// is raised, or a call of it finds room.
 	// Output only.
-	PauseReason   string `protobuf:"bytes,30,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PauseReason string `protobuf:"bytes,30,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
+	// The root of the run that made it, or of the run of which that is a retry or a fork; empty if no run did.
+	// The epic pays for the runs of this maker. The executor names it: no client can. Output only.
+	MakerRootRunId string `protobuf:"bytes,31,opt,name=maker_root_run_id,json=makerRootRunId,proto3" json:"maker_root_run_id,omitempty"`
+	// The API key that made it, or that started the run which did, such as "key:ci". Output only.
+	MakerPrincipal string `protobuf:"bytes,32,opt,name=maker_principal,json=makerPrincipal,proto3" json:"maker_principal,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Epic) Reset() {
@@ -659,6 +664,20 @@ func (x *Epic) GetParallel() int32 {
 func (x *Epic) GetPauseReason() string {
 	if x != nil {
 		return x.PauseReason
+	}
+	return ""
+}
+
+func (x *Epic) GetMakerRootRunId() string {
+	if x != nil {
+		return x.MakerRootRunId
+	}
+	return ""
+}
+
+func (x *Epic) GetMakerPrincipal() string {
+	if x != nil {
+		return x.MakerPrincipal
 	}
 	return ""
 }
@@ -1128,7 +1147,7 @@ var File_epigraph_registry_v1_epic_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/epic.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe7\v\n" +
+	"\x1fepigraph/registry/v1/epic.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\f\n" +
 	"\x04Epic\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x12\x1e\n" +
@@ -1163,7 +1182,9 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\tprincipal\x18\x1b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12S\n" +
 	"\x11dependency_policy\x18\x1c \x01(\x0e2&.epigraph.registry.v1.DependencyPolicyR\x10dependencyPolicy\x12\x1a\n" +
 	"\bparallel\x18\x1d \x01(\x05R\bparallel\x12+\n" +
-	"\fpause_reason\x18\x1e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vpauseReason\x1a9\n" +
+	"\fpause_reason\x18\x1e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vpauseReason\x122\n" +
+	"\x11maker_root_run_id\x18\x1f \x01(\tB\a\xbaH\x04r\x02\x18@R\x0emakerRootRunId\x121\n" +
+	"\x0fmaker_principal\x18  \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x0emakerPrincipal\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
