@@ -232,6 +232,28 @@ func (i *Instant) Scan(v any) error {
 	return nil
 }
 
+// Passing is the destination of bytes that are there until the next row is read: it is called with them, and
+// keeps them no longer. PostgreSQL's driver makes no copy of them.
+type Passing func([]byte)
+
+var _ sql.Scanner = Passing(nil)
+
+// Scan implements sql.Scanner.
+func (p Passing) Scan(v any) error {
+	b, ok := v.([]byte)
+	if !ok && v != nil {
+		return fmt.Errorf("%T are no bytes", v)
+	}
+	p(b)
+	return nil
+}
+
+// ScanBytes implements BytesScanner of pgx, so that its bytes are not copied.
+func (p Passing) ScanBytes(v []byte) error {
+	p(v)
+	return nil
+}
+
 // Exact is a time as an argument that is set whatever it is, the zero time and 1970 included.
 type Exact time.Time
 

@@ -25,6 +25,13 @@ type Embedder interface {
 	Embed(ctx context.Context, model string, texts []string) (vectors [][]float32, used Response, err error)
 }
 
+// Tape is what Options.Around returns besides, if it has calls for vectors as well.
+type Tape interface {
+	// Embed makes a vector of each text, by a model. live asks the profile; a tape that plays does not call it.
+	// Errors are *Error.
+	Embed(ctx context.Context, model string, texts []string, live func(context.Context) (Vectors, error)) (Vectors, error)
+}
+
 // Embeds reports whether a profile makes vectors.
 func (s *Set) Embeds() bool { return s.cfg.Embeds != "" }
 
@@ -48,30 +55,73 @@ func (p *profile) own() string {
 }
 
 // Embed makes a vector of each text, by the profile for that. Its calls are governed, retried, observed and
-// booked as others are, and have no fallback: vectors of another model could not be compared. A cassette has
-// none. Errors are *Error.
+// booked as others are, and have no fallback: vectors of another model could not be compared. Errors are *Error.
 func (s *Set) Embed(ctx context.Context, texts []string) (Vectors, error) {
 	p := s.profiles[s.cfg.Embeds]
 	if p == nil || p.embedder == nil {
 		return Vectors{}, &Error{Class: Permanent, Code: codeProfile, Message: "no model profile makes vectors: set models.embeds"}
 	}
-	if s.plays {
-		return Vectors{}, &Error{Class: Permanent, Code: codeNotRecorded, Message: "a cassette is played, which has no vectors"}
+	as := *p
+	switch {
+	case s.tape != nil && s.plays:
+		return as.played(ctx, s.tape, texts)
+	case s.plays:
+		return Vectors{}, &Error{Class: Permanent, Code: codeNotRecorded, Message: "what is played has no vectors"}
+	case s.tape != nil:
+		return s.tape.Embed(ctx, p.cfg.Model, texts, func(ctx context.Context) (Vectors, error) { return as.embed(ctx, texts) })
 	}
-	as, out := *p, Vectors{Model: p.cfg.Model}
-	as.model = embedding{p.embedder, texts, &out.Values}
-	req := Request{MaxOutputTokens: 1}
-	for _, text := range texts {
-		req.Messages = append(req.Messages, Message{Role: User, Content: text})
-	}
+	return as.embed(ctx, texts)
+}
+
+// embed makes a vector of each text. It changes the model of p, which is a copy.
+func (p *profile) embed(ctx context.Context, texts []string) (Vectors, error) {
+	out := Vectors{Model: p.cfg.Model}
+	p.model = embedding{p.embedder, texts, &out.Values}
 	began := false
-	res, err := as.answer(ctx, as.asked(&req, p.cfg.Model), nil, &began)
+	res, err := p.answer(ctx, p.forVectors(texts), nil, &began)
 	if err != nil {
 		return Vectors{}, err
 	}
 	res.Usage.Output = 0
 	out.Spent = append(res.Earlier, Spent{Profile: res.Profile, Provider: res.Provider, Model: res.Model, Usage: res.Usage})
 	return out, nil
+}
+
+// forVectors is a call for vectors as a request, for estimates and records.
+func (p *profile) forVectors(texts []string) *Request {
+	req := Request{MaxOutputTokens: 1}
+	for _, text := range texts {
+		req.Messages = append(req.Messages, Message{Role: User, Content: text})
+	}
+	return p.asked(&req, p.cfg.Model)
+}
+
+// played has vectors from a tape, observed as calls of the profile are. It changes the model of p, which is a copy.
+func (p *profile) played(ctx context.Context, tape Tape, texts []string) (out Vectors, err error) {
+	p.model = embedding{player{tape, &out}, texts, &out.Values}
+	if _, err = p.observer.observe(ctx, p, p.forVectors(texts), nil); err != nil {
+		return Vectors{}, err
+	}
+	return out, nil
+}
+
+// player is a tape that is played, in the place of an embedder. It leaves what it has played in out.
+type player struct {
+	tape Tape
+	out  *Vectors
+}
+
+// Embed implements Embedder.
+func (p player) Embed(ctx context.Context, model string, texts []string) ([][]float32, Response, error) {
+	var err error
+	if *p.out, err = p.tape.Embed(ctx, model, texts, nil); err != nil {
+		return nil, Response{}, err
+	}
+	res := Response{Model: model, FinishReason: FinishStop}
+	for _, s := range p.out.Spent {
+		res.Model, res.Usage = s.Model, s.Usage
+	}
+	return p.out.Values, res, nil
 }
 
 // embedding is a call for vectors in the place of one for an answer.

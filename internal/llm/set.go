@@ -29,6 +29,8 @@ type Set struct {
 	// front stands before the profiles; nil if nothing does. plays says that it answers by itself.
 	front Model
 	plays bool
+	// tape has calls for vectors; nil if none does.
+	tape Tape
 }
 
 // Options are the collaborators of a Set. The zero value has none.
@@ -90,6 +92,7 @@ func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
 	}
 	if o.Around != nil {
 		s.front = o.Around(profiles{s})
+		s.tape, _ = s.front.(Tape)
 	}
 	if o.Plays {
 		s.front = played{set: s, player: s.front}

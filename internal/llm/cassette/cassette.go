@@ -1,6 +1,6 @@
 // Package cassette owns records of model calls: a run is recorded once, and played back as often as wanted
 // without any network. A cassette is a file of JSON lines: {"cassette": 1}, and then an entry for each call,
-// in the neutral form of package llm, so that it outlives a change of providers. It must not know providers.
+// for an answer or for vectors, in the neutral form of package llm, so that it outlives a change of providers. It must not know providers.
 package cassette
 
 import (
@@ -61,7 +61,9 @@ func (c Config) Validate() error {
 
 // entry is one recorded call.
 type entry struct {
-	Request  llm.Request   `json:"request"`
+	Request llm.Request `json:"request,omitzero"`
+	// Embed is a call for vectors, in the place of a request.
+	Embed    *embed        `json:"embed,omitempty"`
 	Response *llm.Response `json:"response,omitempty"`
 	Error    *failure      `json:"error,omitempty"`
 	// Pieces is the number of pieces of a streamed answer, 0 of one that came whole.
@@ -69,6 +71,16 @@ type entry struct {
 	// First and Took are milliseconds to the first piece and to the end.
 	First int64 `json:"first_ms,omitempty"`
 	Took  int64 `json:"took_ms"`
+}
+
+// embed is a call for vectors, and what came of it.
+type embed struct {
+	Model string   `json:"model"`
+	Texts []string `json:"texts"`
+	// Vectors are those of the texts, in their order.
+	Vectors [][]float32 `json:"vectors,omitempty"`
+	// Spent is what the call used.
+	Spent []llm.Spent `json:"spent,omitempty"`
 }
 
 // failure is an *llm.Error.
@@ -137,6 +149,8 @@ func unusable(path string, err error) error {
 var (
 	_ llm.Model = (*recorder)(nil)
 	_ llm.Model = (*player)(nil)
+	_ llm.Tape  = (*recorder)(nil)
+	_ llm.Tape  = (*player)(nil)
 )
 
 func faulty(format string, args ...any) error {

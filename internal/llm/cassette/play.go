@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,9 @@ type player struct {
 	mu    sync.Mutex
 	takes []*take
 	same  map[sum][]*take
+	// tried are the calls for vectors, by their model and texts, and vectors what they made of each text.
+	tried   map[sum][]*take
+	vectors map[sum]vector
 	// given are the takes by the idempotency key of the request: an attempt that is made again gets its
 	// answer again.
 	given map[string]*take
@@ -65,13 +69,13 @@ func newPlayer(c Config, hide *redactor, log *slog.Logger) (*player, error) {
 	if err := os.Remove(report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, unusable(report, err)
 	}
-	p := &player{cfg: c, hide: hide, log: log, same: map[sum][]*take{}, given: map[string]*take{}}
+	p := &player{cfg: c, hide: hide, log: log, same: map[sum][]*take{}, tried: map[sum][]*take{}, vectors: map[sum]vector{}, given: map[string]*take{}}
 	for _, name := range files {
 		if err := p.load(name); err != nil {
 			return nil, unusable(name, err)
 		}
 	}
-	if len(p.takes) == 0 {
+	if len(p.takes)+len(p.tried) == 0 {
 		return nil, unusable(c.Path, errors.New("there is no recorded call in it"))
 	}
 	return p, nil
@@ -88,6 +92,12 @@ func (p *player) load(name string) error {
 	}
 	entries, err := read(file)
 	for i := range entries {
+		if entries[i].Embed != nil {
+			if fault := p.loadVectors(&entries[i]); fault != nil {
+				return errors.Join(err, fault)
+			}
+			continue
+		}
 		doc, fault := p.canonical(&entries[i].Request)
 		if fault != nil {
 			return errors.Join(err, fault)
@@ -123,6 +133,11 @@ func read(r io.Reader) (out []entry, err error) {
 		case last && err != nil:
 		case err != nil:
 			cut = fmt.Errorf("line %d: %w", n, err)
+		case e.Embed != nil:
+			if err := e.check(); err != nil {
+				return nil, fmt.Errorf("line %d: %w", n, err)
+			}
+			out = append(out, e.entry)
 		case (e.Response == nil) == (e.Error == nil):
 			return nil, fmt.Errorf("line %d has neither a response nor an error, or both", n)
 		default:
@@ -157,17 +172,19 @@ func readLine(r *bufio.Reader) (line []byte, last bool, err error) {
 
 // Close closes the report of what drifted.
 func (p *player) Close() error {
-	left := 0
-	for _, t := range p.takes {
-		if !t.played {
-			left++
+	calls, left := 0, 0
+	for _, takes := range slices.Concat([][]*take{p.takes}, slices.Collect(maps.Values(p.tried))) {
+		for _, t := range takes {
+			if calls++; !t.played {
+				left++
+			}
 		}
 	}
 	if p.drift == nil {
-		p.log.Info("a cassette was played", "path", p.cfg.Path, "calls", len(p.takes), "not_asked", left)
+		p.log.Info("a cassette was played", "path", p.cfg.Path, "calls", calls, "not_asked", left)
 		return nil
 	}
-	p.log.Warn("a cassette was played, and calls drifted from it", "path", p.cfg.Path, "calls", len(p.takes), "not_asked", left,
+	p.log.Warn("a cassette was played, and calls drifted from it", "path", p.cfg.Path, "calls", calls, "not_asked", left,
 		"drifted", p.drifted, "report", p.drift.Name())
 	return p.drift.Close()
 }
@@ -279,6 +296,9 @@ func (p *player) nearest(doc document, same []*take) (*take, error) {
 		if (all || !t.played) && (best == nil || t.sketch.like(sketch) > best.sketch.like(sketch)) {
 			best = t
 		}
+	}
+	if best == nil {
+		return nil, faulty("%s has calls for vectors alone, and no request of this kind: record the run again", p.cfg.Path)
 	}
 	was, err := p.canonical(&best.Request)
 	if err != nil {

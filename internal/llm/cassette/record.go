@@ -84,9 +84,32 @@ func (r *recorder) Stream(ctx context.Context, req llm.Request, delta func(llm.D
 	return r.note(e, out, err)
 }
 
-// note writes an entry. A call that was canceled is none: it says nothing about the model.
+// Embed implements llm.Tape.
+func (r *recorder) Embed(ctx context.Context, model string, texts []string, live func(context.Context) (llm.Vectors, error)) (llm.Vectors, error) {
+	start := time.Now()
+	out, err := live(ctx)
+	if canceled(err) {
+		return out, err
+	}
+	e := entry{Embed: &embed{Model: model, Texts: texts, Vectors: out.Values, Spent: out.Spent}, Took: time.Since(start).Milliseconds()}
+	if err != nil {
+		e.Error = failed(err)
+	}
+	if fault := r.write(e, err); fault != nil {
+		return llm.Vectors{}, fault
+	}
+	return out, err
+}
+
+// canceled reports whether a call ended because its caller gave up: it says nothing about the model.
+func canceled(err error) bool {
+	known, ok := errors.AsType[*llm.Error](err)
+	return ok && known.Code == "CANCELED"
+}
+
+// note writes an entry, unless the call was canceled.
 func (r *recorder) note(e entry, out llm.Response, err error) (llm.Response, error) {
-	if known, ok := errors.AsType[*llm.Error](err); ok && known.Code == "CANCELED" {
+	if canceled(err) {
 		return out, err
 	}
 	if err != nil {
@@ -94,6 +117,14 @@ func (r *recorder) note(e entry, out llm.Response, err error) (llm.Response, err
 	} else {
 		e.Response = &out
 	}
+	if fault := r.write(e, err); fault != nil {
+		return llm.Response{}, fault
+	}
+	return out, err
+}
+
+// write writes an entry. err is what the call ended with.
+func (r *recorder) write(e entry, err error) error {
 	line, fault := json.Marshal(e)
 	if fault == nil {
 		line = append(r.hide.json(line), '\n')
@@ -102,7 +133,7 @@ func (r *recorder) note(e entry, out llm.Response, err error) (llm.Response, err
 		r.mu.Unlock()
 	}
 	if fault != nil {
-		return llm.Response{}, &llm.Error{Class: llm.Unknown, Code: "CASSETTE", Message: "the answer came, but cannot be recorded in " + r.path, Err: errors.Join(fault, err)}
+		return &llm.Error{Class: llm.Unknown, Code: "CASSETTE", Message: "the answer came, but cannot be recorded in " + r.path, Err: errors.Join(fault, err)}
 	}
-	return out, err
+	return nil
 }

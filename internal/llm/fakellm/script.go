@@ -1,4 +1,4 @@
-// Package fakellm owns a scripted server that speaks the protocols of OpenAI (chat completions), Anthropic
+// Package fakellm owns a scripted server that speaks the protocols of OpenAI (chat completions, embeddings), Anthropic
 // (messages) and Google (generateContent) over real HTTP, whole and streamed, with tool calls, and with
 // faults on demand. Tests and the demo use it in place of a model; the same request always gets the same
 // answer. It must not know who calls it or why.
@@ -108,6 +108,14 @@ type Rule struct {
 	Reply Reply `yaml:"reply"`
 }
 
+// Vector gives its values to texts that contain Match; an empty Match fits every one. With a fault the request of
+// the text fails.
+type Vector struct {
+	Match  string    `yaml:"match"`
+	Values []float32 `yaml:"values"`
+	Fault  Fault     `yaml:"fault"`
+}
+
 // Script is what a server says: the first rule that fits, else the default.
 type Script struct {
 	Rules []Rule `yaml:"rules"`
@@ -116,6 +124,9 @@ type Script struct {
 	Default Reply `yaml:"default"`
 	// Models are what /v1/models lists; default "fake-1".
 	Models []string `yaml:"models"`
+	// Vectors are what /v1/embeddings answers: the first rule that fits a text, else a vector of eight dimensions
+	// that stems from the text.
+	Vectors []Vector `yaml:"vectors"`
 	// Limits, if set, refuses what is beyond them.
 	Limits *Limits `yaml:"limits"`
 	// Answer is asked before the rules, for models that work out what they say; false leaves the request to

@@ -23,7 +23,8 @@ const (
 
 // Request is one request as it arrived.
 type Request struct {
-	// Protocol is openai, anthropic or google.
+	// Protocol is openai, anthropic or google, or embeddings for vectors in the protocol of OpenAI: then each text is
+	// a message of the user.
 	Protocol string
 	Model    string
 	// Messages begin with the system message, wherever the protocol has it.
@@ -68,6 +69,7 @@ func New(script Script) *Server {
 	s := &Server{mux: http.NewServeMux(), done: make(chan struct{})}
 	s.Play(script)
 	s.mux.HandleFunc("POST /v1/chat/completions", s.serve(openai))
+	s.mux.HandleFunc("POST /v1/embeddings", s.embeddings)
 	s.mux.HandleFunc("POST /v1/messages", s.serve(anthropic))
 	s.mux.HandleFunc("POST /v1beta/models/{call}", s.serve(google))
 	s.mux.HandleFunc("GET /v1/models", s.models)

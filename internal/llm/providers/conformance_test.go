@@ -532,3 +532,28 @@ func TestFromEnvironment(t *testing.T) {
 	require.True(t, c.Profiles["openai"].APIKey.IsZero(), "the given configuration stays as it is")
 	require.Equal(t, []string{"anthropic", "google", "openai"}, providers.Names())
 }
+
+func TestCassetteOfVectors(t *testing.T) {
+	t.Parallel()
+	fake, urls := serve(t, fakellm.Script{Vectors: []fakellm.Vector{{Match: "tea", Values: []float32{1, 0}}, {Match: "busy", Fault: fakellm.RateLimit}, {Values: []float32{0, 1}}}})
+	c := profile("openai", urls["openai"])
+	c.Embeds = "default"
+	c.Cassette.Mode, c.Cassette.Path = cassette.Record, filepath.Join(t.TempDir(), "calls.jsonl")
+	asked := func(set *llm.Set) []any {
+		got, err := set.Embed(t.Context(), []string{"green tea", "chess"})
+		require.NoError(t, err)
+		_, err = set.Embed(t.Context(), []string{"busy"})
+		e := *fault(t, err)
+		e.Err = nil
+		return []any{got, e}
+	}
+	want := asked(open(t, c, llm.Options{}))
+	require.Equal(t, [][]float32{{1, 0}, {0, 1}}, want[0].(llm.Vectors).Values)
+	require.NotZero(t, want[0].(llm.Vectors).Spent[0].Usage.Input)
+	require.NoError(t, fake.Close())
+	c.Cassette.Mode = cassette.Replay
+	set := open(t, c, llm.Options{})
+	require.Equal(t, want, asked(set), "with the server gone")
+	_, err := set.Embed(t.Context(), []string{"something else"})
+	require.Equal(t, "NOT_RECORDED", fault(t, err).Code)
+}

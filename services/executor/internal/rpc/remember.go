@@ -53,7 +53,7 @@ func (m Memory) Write(ctx context.Context, namespace string, e remember.Entry, r
 }
 
 // Search implements remember.Memory.
-func (m Memory) Search(ctx context.Context, namespace string, s remember.Search) ([]remember.Entry, error) {
+func (m Memory) Search(ctx context.Context, namespace string, s remember.Search) (out []remember.Entry, notCompared int64, err error) {
 	req := &registryv1.SearchMemoryRequest{
 		Query: s.Text, Key: s.Key, Agent: s.Agent, MinConfidence: s.MinConfidence, Limit: int32(s.Limit), RunId: s.Run, NodeId: s.Node, UserId: s.User, Embedding: embeddingTo(s.Vector),
 	}
@@ -66,11 +66,10 @@ func (m Memory) Search(ctx context.Context, namespace string, s remember.Search)
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.SearchMemoryResponse, error) {
 		return m.client.SearchMemory(ctx, req)
 	})
-	var out []remember.Entry
 	for _, match := range got.GetMatches() {
 		out = append(out, remembered(match.GetMemory()))
 	}
-	return out, err
+	return out, got.GetNotCompared(), err
 }
 
 func embeddingTo(v *remember.Vector) *registryv1.MemoryEmbedding {

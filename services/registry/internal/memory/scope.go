@@ -93,6 +93,8 @@ type Bounds struct {
 	// Entries and Bytes bound all scopes of a namespace together; 0 is no bound. Entries of the scope
 	// that is written give way, by the same rule. A write for which too few do is refused.
 	Entries, Bytes int64
+	// Compared is how many bytes of vectors one search reads.
+	Compared int
 }
 
 // Total is what a namespace remembers in all of its scopes.
@@ -111,5 +113,5 @@ func (t Total) Over(b Bounds) (over Total) {
 
 // DefaultBounds are those of a registry.
 func DefaultBounds() Bounds {
-	return Bounds{Namespace: 10_000, Subject: 1000, Entries: 1_000_000, Bytes: 1 << 30}
+	return Bounds{Namespace: 10_000, Subject: 1000, Entries: 1_000_000, Bytes: 1 << 30, Compared: 64 << 20}
 }

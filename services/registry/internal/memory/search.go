@@ -32,6 +32,8 @@ type Query struct {
 	Text string
 	// Vector stands for the meaning of the query; nil for a search by words alone.
 	Vector *Embedding
+	// Compare is how many vectors are compared at most.
+	Compare int
 	// Key is that of one entry of each scope.
 	Key   string
 	Kinds []Kind
@@ -45,6 +47,15 @@ type Query struct {
 
 // Words are those of the query.
 func (q *Query) Words() []string { return words.OfQuery(q.Text) }
+
+// Found is what a search has found.
+type Found struct {
+	// Hits are in their order, the best first.
+	Hits []Hit
+	// NotCompared is how many entries were not compared by their meaning, because there are more than one
+	// search compares.
+	NotCompared int
+}
 
 // Hit is an entry that a search has found.
 type Hit struct {

@@ -97,9 +97,15 @@ func NewEmbedding(model string, values []float32) (*Embedding, error) {
 	return &Embedding{Model: model, Values: out}, nil
 }
 
+// floatBytes is the size of a value as it is stored.
+const floatBytes = 4
+
+// Size is that of the vector as it is stored, in bytes.
+func (e *Embedding) Size() int { return floatBytes * len(e.Values) }
+
 // Bytes are the values as they are stored: 32-bit floats, little endian.
 func (e *Embedding) Bytes() []byte {
-	out := make([]byte, 0, 4*len(e.Values))
+	out := make([]byte, 0, e.Size())
 	for _, v := range e.Values {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
 	}
@@ -108,7 +114,7 @@ func (e *Embedding) Bytes() []byte {
 
 // Similarity is the cosine of the angle to a stored vector; false if it has another number of dimensions.
 func (e *Embedding) Similarity(stored []byte) (float64, bool) {
-	if len(stored) != 4*len(e.Values) {
+	if len(stored) != e.Size() {
 		return 0, false
 	}
 	var dot float32
@@ -118,23 +124,54 @@ func (e *Embedding) Similarity(stored []byte) (float64, bool) {
 	return float64(dot), true
 }
 
-// Similar keeps the most similar of many hits.
-type Similar struct{ hits []Hit }
-
-// Add adds a hit.
-func (s *Similar) Add(h Hit) {
-	if len(s.hits) >= 2*MaxSimilar {
-		s.hits = s.Best()
-	}
-	s.hits = append(s.hits, h)
+// Similar keeps the MaxSimilar most similar of many hits.
+type Similar struct {
+	// hits are a heap with the least similar one first.
+	hits []Hit
 }
 
-// Best are the MaxSimilar most similar ones, the most similar first.
+// nearer orders hits by their similarity, of equals the one that was first written last before the others.
+func nearer(a, b *Hit) int {
+	return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(b.Entry.ID, a.Entry.ID))
+}
+
+// Add adds a hit, which takes the place of the least similar one where there are MaxSimilar.
+func (s *Similar) Add(h Hit) {
+	if len(s.hits) < MaxSimilar {
+		s.hits = append(s.hits, h)
+		for i := len(s.hits) - 1; i > 0; {
+			up := (i - 1) / 2
+			if nearer(&s.hits[i], &s.hits[up]) <= 0 {
+				return
+			}
+			s.hits[i], s.hits[up] = s.hits[up], s.hits[i]
+			i = up
+		}
+		return
+	}
+	if nearer(&h, &s.hits[0]) >= 0 {
+		return
+	}
+	s.hits[0] = h
+	for i := 0; ; {
+		worst := i
+		for _, down := range []int{2*i + 1, 2*i + 2} {
+			if down < len(s.hits) && nearer(&s.hits[down], &s.hits[worst]) > 0 {
+				worst = down
+			}
+		}
+		if worst == i {
+			return
+		}
+		s.hits[i], s.hits[worst] = s.hits[worst], s.hits[i]
+		i = worst
+	}
+}
+
+// Best are the hits that were kept, the most similar first. Nothing is added after it.
 func (s *Similar) Best() []Hit {
-	slices.SortFunc(s.hits, func(a, b Hit) int {
-		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(b.Entry.ID, a.Entry.ID))
-	})
-	return s.hits[:min(len(s.hits), MaxSimilar)]
+	slices.SortFunc(s.hits, func(a, b Hit) int { return nearer(&a, &b) })
+	return s.hits
 }
 
 // fusion is the constant of reciprocal rank fusion: the larger, the less the first places count beside the

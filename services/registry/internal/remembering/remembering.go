@@ -5,6 +5,7 @@ package remembering
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/request"
@@ -29,13 +31,23 @@ const forgottenAtOnce = 200
 type Memories struct {
 	store  store.Store
 	bounds memory.Bounds
+	// similar are the turns of searches by meaning.
+	similar *turns.Turns
 }
 
+// A search by meaning reads more than any other: a namespace has this many of them at once, all together have
+// searchesOfAll, and searchesWaiting of one namespace wait for a turn.
+const searchesOfOne, searchesOfAll, searchesWaiting = 2, 4, 100
+
 // New returns the use cases over a store, which stays the caller's to close.
-func New(s store.Store) *Memories { return &Memories{store: s, bounds: memory.DefaultBounds()} }
+func New(s store.Store) *Memories {
+	return &Memories{store: s, bounds: memory.DefaultBounds(), similar: turns.Within(turns.Bounds{Key: searchesOfOne, All: searchesOfAll, Waiting: searchesWaiting})}
+}
 
 // Within returns the use cases over the same store with these bounds.
-func (m *Memories) Within(b memory.Bounds) *Memories { return &Memories{store: m.store, bounds: b} }
+func (m *Memories) Within(b memory.Bounds) *Memories {
+	return &Memories{store: m.store, bounds: b, similar: m.similar}
+}
 
 // Write keeps an entry. It takes the place of the one that its scope has of this key. removed are
 // those that gave way, because the scope holds no more.
@@ -186,16 +198,16 @@ func (m *Memories) List(ctx context.Context, q store.MemoryQuery) (out store.Fou
 
 // Search finds entries of scopes, the best first, and records who has read them: what cannot be
 // recorded is not told.
-func (m *Memories) Search(ctx context.Context, q memory.Query, by memory.Read) (hits []memory.Hit, err error) {
+func (m *Memories) Search(ctx context.Context, q memory.Query, by memory.Read) (found memory.Found, err error) {
 	if len(q.Scopes) == 0 || len(q.Scopes) > memory.MaxScopes {
-		return nil, errs.New(errs.InvalidArgument, ReasonSearchEmpty, "a search reads from 1 to %d scopes, not %d", memory.MaxScopes, len(q.Scopes)).
+		return found, errs.New(errs.InvalidArgument, ReasonSearchEmpty, "a search reads from 1 to %d scopes, not %d", memory.MaxScopes, len(q.Scopes)).
 			Violate("scopes", ReasonSearchEmpty, "must be from 1 to 8")
 	}
 	places := map[string]bool{}
 	scopes := q.Scopes[:0:0]
 	for _, s := range q.Scopes {
 		if err := s.Check(); err != nil {
-			return nil, err
+			return found, err
 		}
 		if !places[s.Place()] {
 			places[s.Place()] = true
@@ -204,42 +216,61 @@ func (m *Memories) Search(ctx context.Context, q memory.Query, by memory.Read) (
 	}
 	q.Scopes = scopes
 	now := dbkit.Now()
+	if q.Vector != nil && q.Key == "" {
+		q.Compare = m.bounds.Compared / q.Vector.Size()
+		leave, err := m.turn(ctx, q.Namespace)
+		if err != nil {
+			return found, err
+		}
+		defer leave()
+	}
 	err = m.store.View(ctx, q.Namespace, func(ctx context.Context, r store.Reader) error {
-		hits, err = search(ctx, r, q, now)
+		found, err = search(ctx, r, q, now)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return memory.Found{}, err
 	}
 	by.Method = "SearchMemory"
 	by.Query = errs.Clip(strings.ReplaceAll(strings.TrimSpace(q.Key+" "+q.Text), "\x00", ""), memory.MaxReadQuery)
 	for _, s := range q.Scopes {
 		by.Scopes = append(by.Scopes, s.Place())
 	}
-	for _, h := range hits {
+	for _, h := range found.Hits {
 		by.Tells(h.Entry.ID)
 	}
-	return hits, m.record(ctx, q.Namespace, by, now)
+	return found, m.record(ctx, q.Namespace, by, now)
 }
 
-func search(ctx context.Context, r store.Reader, q memory.Query, now time.Time) ([]memory.Hit, error) {
+// turn waits for the turn of a search by meaning.
+func (m *Memories) turn(ctx context.Context, namespace string) (leave func(), err error) {
+	leave, err = m.similar.Enter(ctx, namespace)
+	if errors.Is(err, turns.ErrFull) {
+		return nil, errs.New(errs.ResourceExhausted, dbkit.ReasonBusy, "%d searches by meaning of the namespace wait already", searchesWaiting).
+			Hint("try again in a moment, send fewer searches at once, or search by words").RetryAfter(time.Second).With(err)
+	}
+	return leave, err
+}
+
+func search(ctx context.Context, r store.Reader, q memory.Query, now time.Time) (out memory.Found, err error) {
 	if q.Key != "" {
-		return byKey(ctx, r, &q, now)
+		out.Hits, err = byKey(ctx, r, &q, now)
+		return out, err
 	}
 	hits, err := r.FindMemories(ctx, q, q.Words(), now)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	memory.Rank(hits)
 	if q.Vector != nil {
 		similar, err := r.SimilarMemories(ctx, q, now)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		if len(q.Words()) == 0 {
 			hits = nil // they are the newest, whatever they say
 		}
-		hits = memory.Fuse(hits, similar)
+		hits, out.NotCompared = memory.Fuse(hits, similar.Hits), similar.NotCompared
 	}
 	hits = hits[:min(len(hits), q.Limit)]
 	wanted := make([]string, len(hits))
@@ -248,10 +279,10 @@ func search(ctx context.Context, r store.Reader, q memory.Query, now time.Time) 
 	}
 	entries, err := r.MemoriesOf(ctx, q.Namespace, wanted)
 	if err != nil {
-		return nil, err
+		return memory.Found{}, err
 	}
 	var g page.Gauge
-	out := hits[:0]
+	out.Hits = hits[:0]
 	for _, h := range hits {
 		e, there := entries[h.Entry.ID]
 		if !there {
@@ -260,7 +291,7 @@ func search(ctx context.Context, r store.Reader, q memory.Query, now time.Time) 
 		if h.Entry = e; g.Add(e) {
 			break
 		}
-		out = append(out, h)
+		out.Hits = append(out.Hits, h)
 	}
 	return out, nil
 }

@@ -86,11 +86,11 @@ func (s *MemoryServer) SearchMemory(ctx context.Context, req *registryv1.SearchM
 	if q.Vector, err = embeddingFrom(req.GetEmbedding()); err != nil {
 		return nil, err
 	}
-	hits, err := s.memories.Search(ctx, q, memory.Read{RunID: req.GetRunId(), NodeID: req.GetNodeId(), UserID: req.GetUserId()})
+	found, err := s.memories.Search(ctx, q, memory.Read{RunID: req.GetRunId(), NodeID: req.GetNodeId(), UserID: req.GetUserId()})
 	if err != nil {
 		return nil, err
 	}
-	return &registryv1.SearchMemoryResponse{Matches: each(hits, func(h memory.Hit) *registryv1.MemoryMatch {
+	return &registryv1.SearchMemoryResponse{NotCompared: int64(found.NotCompared), Matches: each(found.Hits, func(h memory.Hit) *registryv1.MemoryMatch {
 		return &registryv1.MemoryMatch{Memory: memoryTo(h.Entry), Score: h.Score, Words: slices.Sorted(maps.Keys(h.Weights)), Similarity: h.Similarity}
 	})}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -60,10 +61,14 @@ type Filler struct {
 	// Every is the pause when there is nothing to do, and when the registry or the model does not answer.
 	Every time.Duration
 	Log   *slog.Logger
+
+	// resting are namespaces without room in their budgets, and until when they are not asked for again.
+	resting map[string]time.Time
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. It is called once.
 func (f *Filler) Run(ctx context.Context) {
+	f.resting = map[string]time.Time{}
 	for {
 		n, err := f.turn(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -78,10 +83,14 @@ func (f *Filler) Run(ctx context.Context) {
 // errStop ends a turn: what made it fail would fail the calls of other namespaces as well.
 var errStop = errors.New("the model that makes vectors does not answer")
 
-// turn makes the vectors of some entries and returns how many it was handed.
-func (f *Filler) turn(ctx context.Context) (int, error) {
+// errNoRoom is that of a namespace which has no room for a call in its budget: it alone waits.
+var errNoRoom = errors.New("the namespace has no room in its budget")
+
+// turn makes the vectors of some entries and returns how many it was handed, without those of namespaces that rest.
+func (f *Filler) turn(ctx context.Context) (tried int, err error) {
 	ctx, stop := context.WithTimeout(ctx, turnTime)
 	defer stop()
+	maps.DeleteFunc(f.resting, func(_ string, until time.Time) bool { return !time.Now().Before(until) })
 	list, err := f.Entries.Lease(ctx, f.Model, filledAtOnce)
 	of := map[string][]Bare{}
 	var order []string
@@ -92,12 +101,24 @@ func (f *Filler) turn(ctx context.Context) (int, error) {
 		of[b.Namespace] = append(of[b.Namespace], b)
 	}
 	for _, namespace := range order {
-		err = errors.Join(err, f.embed(llm.WithCaller(ctx, namespace), namespace, of[namespace]))
-		if errors.Is(err, errStop) || ctx.Err() != nil {
+		if _, rests := f.resting[namespace]; rests {
+			continue // its entries are handed out again later
+		}
+		failed := f.embed(llm.WithCaller(ctx, namespace), namespace, of[namespace])
+		if errors.Is(failed, errNoRoom) {
+			f.resting[namespace] = time.Now().Add(f.Every)
+			f.Log.WarnContext(ctx, "entries of a namespace have no vectors yet", slog.Any("err", failed), slog.String("namespace", namespace))
+			continue
+		}
+		tried += len(of[namespace])
+		if err = errors.Join(err, failed); errors.Is(err, errStop) || ctx.Err() != nil {
 			break
 		}
 	}
-	return len(list), err
+	if len(order) == filledAtOnce { // others may wait behind so many namespaces that rest
+		tried = len(list)
+	}
+	return tried, err
 }
 
 // embed makes the vectors of entries of one namespace. If the model does not take them together, but
@@ -129,7 +150,7 @@ func (f *Filler) embed(ctx context.Context, namespace string, some []Bare) error
 		return current(f.Entries.Refused(ctx, some[0], f.Model, failed.Message))
 	}
 	for i := range some {
-		if err = errors.Join(err, f.alone(ctx, namespace, &some[i], texts[i])); ctx.Err() != nil || errors.Is(err, errStop) {
+		if err = errors.Join(err, f.alone(ctx, namespace, &some[i], texts[i])); ctx.Err() != nil || errors.Is(err, errStop) || errors.Is(err, errNoRoom) {
 			break
 		}
 	}
@@ -189,7 +210,7 @@ func (f *Filler) call(ctx context.Context, namespace string, texts []string) (ll
 		}
 		refusal, err := f.Payer.Reserve(ctx, namespace, id, most)
 		if err == nil && refusal != "" {
-			err = errs.New(errs.ResourceExhausted, "BUDGET_EXCEEDED", "vectors of namespace %s wait for room in its budget: %s", namespace, refusal)
+			err = errs.New(errs.ResourceExhausted, "BUDGET_EXCEEDED", "vectors of namespace %s wait for room in its budget: %s", namespace, refusal).With(errNoRoom)
 		}
 		if err != nil {
 			return llm.Vectors{}, err

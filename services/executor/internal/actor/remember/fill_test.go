@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -56,16 +57,18 @@ func (b *bare) Refused(_ context.Context, e remember.Bare, model, why string) er
 	return nil
 }
 
-// budgets are those of namespaces: "poor" has none left.
+// budgets are those of namespaces: those that begin with "poor" have none left.
 type budgets struct {
 	mu                sync.Mutex
 	reserved, settled map[string]int64
+	refused           int
 }
 
 func (b *budgets) Reserve(_ context.Context, namespace, id string, most llm.Spent) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if namespace == "poor" {
+	if strings.HasPrefix(namespace, "poor") {
+		b.refused++
 		return "no room", nil
 	}
 	b.reserved[namespace+id] = most.Usage.Input
@@ -162,6 +165,34 @@ func TestFill(t *testing.T) {
 			require.Equal(t, []string{"a"}, e.of, "no call is made without room")
 			require.Equal(t, map[string]int64{"a2": 5}, p.reserved)
 			require.Equal(t, map[string]int64{"a2": 3}, p.settled)
+		})
+	})
+	t.Run("Budget/OfManyNamespacesKeepsNoOtherWaiting", func(t *testing.T) {
+		t.Parallel()
+		var list []remember.Bare
+		for i := range 64 {
+			list = append(list, entry("poor"+strconv.Itoa(i%32), strconv.Itoa(i), "x", "1"))
+		}
+		filling(t, &meanings{}, append(list, entry("a", "1", "x", "1")), func(t *testing.T, b *bare, p *budgets) {
+			require.Equal(t, []string{"a/1"}, b.set)
+			require.Equal(t, 32, p.refused)
+		})
+	})
+	t.Run("Budget/OfOneNamespaceKeepsNoOtherWaiting", func(t *testing.T) {
+		t.Parallel()
+		var list []remember.Bare
+		for i := range 200 {
+			list = append(list, entry("poor", "p"+strconv.Itoa(i), "x", "1"), entry("a", strconv.Itoa(i), "x", "1"))
+		}
+		filling(t, &meanings{}, list, func(t *testing.T, b *bare, p *budgets) {
+			require.Len(t, b.set, 200, "the others do not wait for the budget of one")
+			require.Equal(t, 1, p.refused, "it is not asked for again before the pause is over")
+			b.mu.Lock()
+			b.list = append(b.list, entry("poor", "p", "x", "1"))
+			b.mu.Unlock()
+			time.Sleep(time.Minute) //nolint:forbidigo // in a bubble
+			synctest.Wait()
+			require.Equal(t, 2, p.refused)
 		})
 	})
 }

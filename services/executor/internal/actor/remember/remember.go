@@ -81,7 +81,9 @@ type Search struct {
 type Memory interface {
 	// Write keeps an entry, once for each request id. It returns the keys of those that gave way.
 	Write(ctx context.Context, namespace string, e Entry, request string) (written Entry, gaveWay []string, err error)
-	Search(ctx context.Context, namespace string, s Search) ([]Entry, error)
+	// Search finds entries, the best first. notCompared is how many more there are that were not compared by
+	// their meaning.
+	Search(ctx context.Context, namespace string, s Search) (found []Entry, notCompared int64, err error)
 	// EpicOf is the epic of a task, empty if there is no such task.
 	EpicOf(ctx context.Context, namespace, task string) (string, error)
 }
@@ -220,21 +222,33 @@ func read(ctx context.Context, m desk, call *workgraph.Call) (workgraph.Outcome,
 		return catalog.Answer(ctx, err, "")
 	}
 	var found []Entry
+	var notCompared int64
 	var made made
 	if len(s.Scopes) > 0 && s.Key == "" && s.Text != "" {
 		made = m.vector(ctx, s.Text)
 		s.Vector = made.vector
 	}
 	if len(s.Scopes) > 0 { // a run without a user has nothing in the scope of one
-		if found, err = m.Search(ctx, actor.NamespaceOf(ctx), s); err != nil {
+		if found, notCompared, err = m.Search(ctx, actor.NamespaceOf(ctx), s); err != nil {
 			return made.booked(catalog.Answer(ctx, err, ""))
 		}
 	}
-	return made.booked(tell(found, made.failed))
+	return made.booked(tell(found, note(made.failed, notCompared)))
+}
+
+// note tells what a search by meaning did not do; empty if it did all.
+func note(byWordsAlone bool, notCompared int64) string {
+	switch {
+	case byWordsAlone:
+		return "The model for searches by meaning did not answer: these were found by words alone."
+	case notCompared > 0:
+		return fmt.Sprintf("There are more entries than one search compares by their meaning: the %d that were first written longest ago were looked for by words alone. Name a scope to search in fewer.", notCompared)
+	}
+	return ""
 }
 
 // tell has the entries, and the same as the memory of an action, which prompts show as {action_memory}.
-func tell(found []Entry, byWordsAlone bool) (workgraph.Outcome, error) {
+func tell(found []Entry, note string) (workgraph.Outcome, error) {
 	list := []map[string]any{}
 	var lines strings.Builder
 	told, left := 0, 0
@@ -264,8 +278,8 @@ func tell(found []Entry, byWordsAlone bool) (workgraph.Outcome, error) {
 	if left > 0 {
 		out["left_out"] = left
 	}
-	if byWordsAlone {
-		out["note"] = "The model for searches by meaning did not answer: these were found by words alone."
+	if note != "" {
+		out["note"] = note
 	}
 	return actor.Value(out)
 }

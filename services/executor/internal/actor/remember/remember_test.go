@@ -22,6 +22,7 @@ type kept struct {
 	entry    remember.Entry
 	search   *remember.Search
 	found    []remember.Entry
+	left     int64
 	gaveWay  []string
 	requests []string
 	err      error
@@ -32,9 +33,9 @@ func (k *kept) Write(_ context.Context, _ string, e remember.Entry, request stri
 	return e, k.gaveWay, k.err
 }
 
-func (k *kept) Search(_ context.Context, _ string, s remember.Search) ([]remember.Entry, error) {
+func (k *kept) Search(_ context.Context, _ string, s remember.Search) ([]remember.Entry, int64, error) {
 	k.search = &s
-	return k.found, k.err
+	return k.found, k.left, k.err
 }
 
 func (k *kept) EpicOf(_ context.Context, _, task string) (string, error) {

@@ -103,6 +103,11 @@ func TestVectors(t *testing.T) {
 		require.Contains(t, got, "found by words alone")
 		require.Nil(t, k.search.Vector)
 	})
+	t.Run("Read/SaysHowManyWereNotCompared", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{found: []remember.Entry{{Key: "k", Text: "tea"}}, left: 7}
+		require.Contains(t, actortest.Value(t, embedding(t, k, &meanings{}, "memory_read"), `{"query": "tea"}`, ada), "the 7 that were first written longest ago were looked for by words alone")
+	})
 	for name, args := range map[string]string{"NoWords": `{}`, "Key": `{"key": "k", "query": "x"}`} {
 		t.Run("Read/NeedsNone/"+name, func(t *testing.T) {
 			t.Parallel()

@@ -50,6 +50,8 @@ func BenchmarkCompleteTask(b *testing.B) { storetest.BenchComplete(b, open) }
 
 func BenchmarkSearchEpics(b *testing.B) { storetest.BenchSearch(b, open) }
 
+func BenchmarkSearchByMeaning(b *testing.B) { storetest.BenchSimilar(b, open) }
+
 func BenchmarkFailTask(b *testing.B) { storetest.BenchEnd(b, open) }
 
 func BenchmarkChangeDependencies(b *testing.B) { storetest.BenchDepend(b, open) }

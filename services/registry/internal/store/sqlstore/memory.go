@@ -227,7 +227,7 @@ func (t tx) InsertMemory(ctx context.Context, e memory.Entry) (added bool, err e
 	t.changes.memory.Entries++
 	t.changes.memory.Bytes += int64(e.Size())
 	if e.Vector != nil {
-		if err := t.setVector(ctx, e.Namespace, e.ID, e.Scope.Place(), e.Vector); err != nil {
+		if err := t.setVector(ctx, e.Namespace, e.ID, e.Scope.Place(), e.Vector, e.OwnVector()); err != nil {
 			return true, err
 		}
 	}
@@ -249,7 +249,7 @@ func (t tx) PutMemory(ctx context.Context, e memory.Entry) error {
 	t.changes.remember(e)
 	t.changes.memory.Bytes += int64(e.Size()) - before
 	// The vector of before stands for what the entry said then.
-	if err := t.setVector(ctx, e.Namespace, e.ID, e.Scope.Place(), e.Vector); err != nil {
+	if err := t.setVector(ctx, e.Namespace, e.ID, e.Scope.Place(), e.Vector, e.OwnVector()); err != nil {
 		return err
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM memory_words WHERE namespace = $1 AND memory_id = $2`, e.Namespace, e.ID); err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 )
 
-// setVector sets the vector of an entry of this transaction; nil removes the one that it has.
-func (t tx) setVector(ctx context.Context, namespace, id, place string, v *memory.Embedding) error {
+// setVector sets the vector of an entry of this transaction; nil removes the one that it has. One that is the own
+// of a client is not replaced by that of another model.
+func (t tx) setVector(ctx context.Context, namespace, id, place string, v *memory.Embedding, own bool) error {
 	if _, err := t.Exec(ctx, `DELETE FROM memory_vectors WHERE namespace = $1 AND memory_id = $2`, namespace, id); err != nil {
 		return err
 	}
@@ -24,7 +25,12 @@ func (t tx) setVector(ctx context.Context, namespace, id, place string, v *memor
 			return err
 		}
 	}
-	_, err := t.Exec(ctx, `UPDATE memories SET embedded = $3, embed_attempts = 0, embed_fault = '' WHERE namespace = $1 AND id = $2 AND (embedded <> $3 OR embed_fault <> '')`, namespace, id, model)
+	var kept int64
+	if own {
+		kept = 1
+	}
+	_, err := t.Exec(ctx, `UPDATE memories SET embedded = $3, own_vector = $4, embed_attempts = 0, embed_fault = ''
+		WHERE namespace = $1 AND id = $2 AND (embedded <> $3 OR own_vector <> $4 OR embed_fault <> '')`, namespace, id, model, kept)
 	return err
 }
 
@@ -37,7 +43,7 @@ func (t tx) EmbedMemory(ctx context.Context, namespace, id string, revision int6
 	if err != nil || len(places) == 0 {
 		return false, err
 	}
-	return true, t.setVector(ctx, namespace, id, places[0], v)
+	return true, t.setVector(ctx, namespace, id, places[0], v, false)
 }
 
 // RefuseVector implements store.Tx.
@@ -63,15 +69,22 @@ func (t tx) RefuseVector(ctx context.Context, namespace, id string, revision int
 	return true, err
 }
 
-// SimilarMemories implements store.Reader. It reads every vector of the scopes, and keeps none but the best:
-// a scope has a bound, and an exact answer needs no index that must be tuned.
-func (t tx) SimilarMemories(ctx context.Context, q memory.Query, now time.Time) ([]memory.Hit, error) {
+// SimilarMemories implements store.Reader. It reads every vector of the scopes, one at a time, and keeps none but
+// the best: a scope has a bound, and an exact answer needs no index that must be tuned. What is more than a search
+// reads is counted, and not read.
+func (t tx) SimilarMemories(ctx context.Context, q memory.Query, now time.Time) (out memory.Found, err error) {
 	places := make([]string, len(q.Scopes))
 	for i, s := range q.Scopes {
 		places[i] = s.Place()
 	}
 	w := where{args: []any{q.Namespace, q.Vector.Model, places}}
-	w.parts = []string{`v.namespace = $1`, `v.model = $2`, t.d.In(`v.place`, `$3`), t.alive(w.arg(now))}
+	w.parts = []string{`v.namespace = $1`, `v.model = $2`, t.d.In(`v.place`, `$3`)}
+	there, err := t.count(ctx, `SELECT 1 FROM memory_vectors v WHERE `+strings.Join(w.parts, " AND "), w.args...)
+	if err != nil {
+		return out, err
+	}
+	w.add("length(v.vector) = %s", q.Vector.Size())
+	w.parts = append(w.parts, t.alive(w.arg(now)))
 	w.add("t.confidence >= %s", int64(math.Ceil(q.MinConfidence*1000)))
 	if len(q.Kinds) > 0 {
 		w.parts = append(w.parts, t.d.In("t.kind", w.arg(states(q.Kinds))))
@@ -79,41 +92,63 @@ func (t tx) SimilarMemories(ctx context.Context, q memory.Query, now time.Time) 
 	if len(q.AnyTag) > 0 {
 		w.parts = append(w.parts, t.d.Overlap("t.tags", w.arg(q.AnyTag)))
 	}
-	var best memory.Similar
-	rows, err := t.Query(ctx, `SELECT t.id, t.confidence, t.update_time, v.vector FROM memory_vectors v JOIN memories t ON t.namespace = v.namespace AND t.id = v.memory_id WHERE `+
-		strings.Join(w.parts, " AND "), w.args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var h memory.Hit
-		var thousandths int64
-		var vector []byte
-		if err := rows.Scan(&h.Entry.ID, &thousandths, dbkit.At(&h.Entry.UpdateTime), &vector); err != nil {
-			return nil, err
+	const from = ` FROM memory_vectors v JOIN memories t ON t.namespace = v.namespace AND t.id = v.memory_id WHERE `
+	if there > q.Compare {
+		if out.NotCompared, err = t.cutVectors(ctx, &w, from, q.Compare); err != nil {
+			return out, err
 		}
-		h.Entry.Confidence = float64(thousandths) / 1000
-		if near, same := q.Vector.Similarity(vector); same {
-			h.Similarity = near
+	}
+	limit := w.arg(q.Compare)
+	var best memory.Similar
+	var h memory.Hit
+	var thousandths int64
+	same := false
+	compare := dbkit.Passing(func(vector []byte) { h.Similarity, same = q.Vector.Similarity(vector) })
+	err = t.each(ctx, func(row dbkit.Scanner) error {
+		if err := row.Scan(&h.Entry.ID, &thousandths, dbkit.At(&h.Entry.UpdateTime), compare); err != nil {
+			return err
+		}
+		if h.Entry.Confidence = float64(thousandths) / 1000; same {
 			best.Add(h)
 		}
-	}
-	return best.Best(), rows.Close()
+		return nil
+	}, `SELECT t.id, t.confidence, t.update_time, v.vector`+from+strings.Join(w.parts, " AND ")+` LIMIT `+limit, w.args...)
+	out.Hits = best.Best()
+	return out, err
 }
 
-// modelsLooked bounds the models whose vectors are replaced at a time: clients may name any number of models.
+// cutVectors narrows a search to as many vectors as are compared, those of the entries that were first written
+// last, and counts the others. It reads no vector.
+func (t tx) cutVectors(ctx context.Context, w *where, from string, most int) (more int, err error) {
+	cond := strings.Join(w.parts, " AND ")
+	there, err := t.count(ctx, `SELECT 1`+from+cond, w.args...)
+	if err != nil || there <= most {
+		return 0, err
+	}
+	if most <= 0 {
+		return there, nil
+	}
+	var last string
+	if err := t.row(ctx, `SELECT min(i) FROM (SELECT v.memory_id AS i`+from+cond+` ORDER BY v.memory_id DESC LIMIT `+strconv.Itoa(most)+`) c`, w.args...).Scan(&last); err != nil {
+		return 0, err
+	}
+	w.add("v.memory_id >= %s", last)
+	return there - most, nil
+}
+
+// modelsLooked bounds the models whose vectors are replaced at a time. They are those that executors had: a client
+// may name any number of models, but what it gave a vector of its own is no work for executors.
 const modelsLooked = 64
 
 // dueToEmbed are the namespaces of which a model, $1, has made no vector of something, at most $2, with
 // the model that they have vectors of instead: those first whose entry waits longest. It skips from
 // each model, and of each from namespace to namespace, however many entries they have.
 func dueToEmbed(d dbkit.Dialect) string {
-	return `WITH RECURSIVE models (m, k) AS (SELECT min(embedded), 1 FROM memories UNION ALL
-			SELECT (SELECT min(x.embedded) FROM memories x WHERE x.embedded > models.m), k + 1 FROM models WHERE m IS NOT NULL AND k < ` + strconv.Itoa(modelsLooked) + `),
-		places (m, n) AS (SELECT m, (SELECT min(x.namespace) FROM memories x WHERE x.embedded = models.m) FROM models WHERE m IS NOT NULL AND m <> $1 UNION ALL
-			SELECT m, (SELECT min(x.namespace) FROM memories x WHERE x.embedded = places.m AND x.namespace > places.n) FROM places WHERE n IS NOT NULL)
-		SELECT m, n FROM (SELECT m, n, (SELECT min(x.embed_after) FROM memories x WHERE x.embedded = places.m AND x.namespace = places.n) AS due
+	return `WITH RECURSIVE models (m, k) AS (SELECT min(embedded), 1 FROM memories WHERE own_vector = 0 UNION ALL
+			SELECT (SELECT min(x.embedded) FROM memories x WHERE x.embedded > models.m AND x.own_vector = 0), k + 1 FROM models WHERE m IS NOT NULL AND k < ` + strconv.Itoa(modelsLooked) + `),
+		places (m, n) AS (SELECT m, (SELECT min(x.namespace) FROM memories x WHERE x.embedded = models.m AND x.own_vector = 0) FROM models WHERE m IS NOT NULL AND m <> $1 UNION ALL
+			SELECT m, (SELECT min(x.namespace) FROM memories x WHERE x.embedded = places.m AND x.namespace > places.n AND x.own_vector = 0) FROM places WHERE n IS NOT NULL)
+		SELECT m, n FROM (SELECT m, n, (SELECT min(x.embed_after) FROM memories x WHERE x.embedded = places.m AND x.namespace = places.n AND x.own_vector = 0) AS due
 			FROM places WHERE n IS NOT NULL) w WHERE due <= ` + d.Now() + ` ORDER BY due, n, m LIMIT $2`
 }
 
@@ -158,7 +193,7 @@ func (t tx) leaseUnembedded(ctx context.Context, namespace, model string, limit 
 		err = row.Scan(&e.Namespace, &e.ID, &e.Key, &e.Text, &value, &e.Tags, &e.Revision)
 		e.Value, e.Tags = []byte(value), trim(e.Tags)
 		return e, err
-	}, `WITH due (n, i) AS MATERIALIZED (SELECT namespace, id FROM memories WHERE embedded = $1 AND namespace = $2 AND embed_after <= `+t.d.Now()+`
+	}, `WITH due (n, i) AS MATERIALIZED (SELECT namespace, id FROM memories WHERE embedded = $1 AND namespace = $2 AND own_vector = 0 AND embed_after <= `+t.d.Now()+`
 			ORDER BY embed_after, id LIMIT $3`+t.d.LockedFree()+`)
 		UPDATE memories SET embed_after = `+t.d.Now()+` + `+t.d.Span(`$4`)+` FROM due WHERE namespace = due.n AND id = due.i
 		RETURNING namespace, id, key, text, value, tags, revision`, model, namespace, limit, hold)

@@ -46,9 +46,9 @@ func (f *fixture) recall(t testing.TB, q memory.Query) (keys []string) {
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	hits, err := f.memories().Search(f.ctx, q, memory.Read{})
+	found, err := f.memories().Search(f.ctx, q, memory.Read{})
 	require.NoError(t, err)
-	for _, h := range hits {
+	for _, h := range found.Hits {
 		keys = append(keys, h.Entry.Key)
 	}
 	return keys
@@ -167,9 +167,9 @@ func memoryScopes(t *testing.T, f *fixture) {
 	requireError(t, err, errs.InvalidArgument, remembering.ReasonSearchEmpty)
 	_, err = f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{{Level: memory.OfUser}}, Limit: 1}, memory.Read{})
 	requireError(t, err, errs.InvalidArgument, memory.ReasonScopeInvalid)
-	hits, err := f.memories().Search(f.ctx, memory.Query{Namespace: "other", Scopes: all, Text: "secret", Limit: 9}, memory.Read{})
+	found, err := f.memories().Search(f.ctx, memory.Query{Namespace: "other", Scopes: all, Text: "secret", Limit: 9}, memory.Read{})
 	require.NoError(t, err)
-	require.Empty(t, hits)
+	require.Empty(t, found.Hits)
 }
 
 func memoryRanks(t *testing.T, f *fixture) {
@@ -287,10 +287,10 @@ func memoryManyCommon(t *testing.T, f *fixture) {
 		}
 	}
 	f.fill(t, entries...)
-	hits, err := f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{everybody()}, Text: "rare " + strings.Join(common, " "), Limit: 1}, memory.Read{})
+	found, err := f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{everybody()}, Text: "rare " + strings.Join(common, " "), Limit: 1}, memory.Read{})
 	require.NoError(t, err)
-	require.Equal(t, "all", hits[0].Entry.Key, "though there are more candidates than are looked up")
-	require.Len(t, hits[0].Weights, 9)
+	require.Equal(t, "all", found.Hits[0].Entry.Key, "though there are more candidates than are looked up")
+	require.Len(t, found.Hits[0].Weights, 9)
 }
 
 func memoryBounds(t *testing.T, f *fixture) {

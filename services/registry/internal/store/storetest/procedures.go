@@ -19,14 +19,14 @@ import (
 // procedure is the one of an epic that a search by key finds, with its value; nil if there is none.
 func (f *fixture) procedure(t testing.TB, epicID string) (memory.Entry, map[string]any) {
 	t.Helper()
-	hits, err := f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{everybody(), of("ada")}, Key: "procedure:" + epicID, Limit: 2}, memory.Read{})
+	found, err := f.memories().Search(f.ctx, memory.Query{Namespace: ns, Scopes: []memory.Scope{everybody(), of("ada")}, Key: "procedure:" + epicID, Limit: 2}, memory.Read{})
 	require.NoError(t, err)
-	if len(hits) == 0 {
+	if len(found.Hits) == 0 {
 		return memory.Entry{}, nil
 	}
 	var value map[string]any
-	require.NoError(t, json.Unmarshal(hits[0].Entry.Value, &value))
-	return hits[0].Entry, value
+	require.NoError(t, json.Unmarshal(found.Hits[0].Entry.Value, &value))
+	return found.Hits[0].Entry, value
 }
 
 func procedureCases() map[string]func(*testing.T, *fixture) {

@@ -50,9 +50,9 @@ func vectorCases() map[string]func(*testing.T, *fixture) {
 			q.Text = "far"
 			require.Equal(t, "far", f.recall(t, q)[0], "by both")
 			q.Namespace, q.Limit = "other", 5
-			hits, err := f.memories().Search(f.ctx, q, memory.Read{})
+			found, err := f.memories().Search(f.ctx, q, memory.Read{})
 			require.NoError(t, err)
-			require.Empty(t, hits)
+			require.Empty(t, found.Hits)
 		},
 		"Vectors/AllFiltersHold": func(t *testing.T, f *fixture) {
 			for i := range memory.MaxSimilar + 1 {
@@ -87,7 +87,7 @@ func vectorCases() map[string]func(*testing.T, *fixture) {
 				}
 				return keys
 			}
-			f.remember(t, memory.Entry{Scope: everybody(), Key: "has", Text: "x", Vector: north(t)})
+			f.remember(t, memory.Entry{Scope: everybody(), Key: "has", Text: "x", Vector: north(t), Origin: memory.ByRun})
 			e := f.remember(t, memory.Entry{Scope: everybody(), Key: "none", Text: "goal", Tags: []string{"a"}, Value: []byte(`{"a":1}`)})
 			list, err := m.Unembedded(f.ctx, "m", 10)
 			require.NoError(t, err)
@@ -99,11 +99,73 @@ func vectorCases() map[string]func(*testing.T, *fixture) {
 			requireError(t, m.Embed(f.ctx, ns, e.ID, epic.Etag(1), north(t)), errs.Conflict, epic.ReasonEtagMismatch)
 			requireError(t, m.Embed(f.ctx, ns, "mem_none", epic.Etag(1), north(t)), errs.NotFound, memory.ReasonNotFound)
 			for _, model := range []string{"a", "z"} {
-				f.remember(t, memory.Entry{Scope: everybody(), Key: "of " + model, Text: "x", Vector: vector(t, model, 1)})
+				f.remember(t, memory.Entry{Scope: everybody(), Key: "of " + model, Text: "x", Vector: vector(t, model, 1), Origin: memory.ByRun})
 			}
 			require.Len(t, lease("m", 1), 1, "so many at once")
 			require.Len(t, lease("m", 10), 2, "what was written over, and those of models before it and behind it")
 			require.Equal(t, []string{"has"}, lease("q", 10), "of another model all that nobody works on")
+		},
+		"Vectors/AreComparedWithinABound": func(t *testing.T, f *fixture) {
+			for i := range 5 {
+				f.remember(t, memory.Entry{Scope: everybody(), Key: fmt.Sprint(i), Text: "x", Vector: vector(t, "m", 1, float32(i))})
+			}
+			f.remember(t, memory.Entry{Scope: of("ada"), Key: "of ada", Kind: memory.Preference, Text: "x", Vector: north(t)})
+			f.remember(t, memory.Entry{Scope: everybody(), Key: "longer", Text: "x", Vector: vector(t, "m", 1, 0, 0)})
+			search := func(bytes int, q memory.Query) (keys []string, left int) {
+				b := memory.DefaultBounds()
+				b.Compared = bytes
+				q.Namespace, q.Limit, q.Vector, q.Scopes = ns, 10, north(t), []memory.Scope{everybody(), of("ada")}
+				found, err := f.memories().Within(b).Search(f.ctx, q, memory.Read{})
+				require.NoError(t, err)
+				for _, h := range found.Hits {
+					keys = append(keys, h.Entry.Key)
+				}
+				return keys, found.NotCompared
+			}
+			all := []string{"of ada", "0", "1", "2", "3", "4"}
+			for name, c := range map[string]struct {
+				vectors, left int
+				q             memory.Query
+				want          []string
+			}{
+				"all of them":                    {vectors: 6, want: all},
+				"more than there are":            {vectors: 7, want: all},
+				"those that were written last":   {vectors: 3, left: 3, want: []string{"of ada", "3", "4"}},
+				"one":                            {vectors: 1, left: 5, want: []string{"of ada"}},
+				"none":                           {vectors: 0, left: 6},
+				"those that pass the filters":    {vectors: 1, q: memory.Query{Kinds: []memory.Kind{memory.Preference}}, want: []string{"of ada"}},
+				"some that pass the filters":     {vectors: 2, left: 3, q: memory.Query{Kinds: []memory.Kind{memory.Fact}}, want: []string{"3", "4"}},
+				"others by words all the same":   {vectors: 1, left: 5, q: memory.Query{Text: "2"}, want: []string{"of ada", "2"}},
+				"none where an entry has no key": {vectors: 1, q: memory.Query{Key: "nothing"}},
+			} {
+				got, left := search(8*c.vectors, c.q)
+				require.ElementsMatch(t, c.want, got, name)
+				require.Equal(t, c.left, left, name)
+			}
+		},
+		"Vectors/OfClientsStay": func(t *testing.T, f *fixture) {
+			lease := func() (keys []string) {
+				list, err := f.store.LeaseUnembedded(f.ctx, "m", 100, 0)
+				require.NoError(t, err)
+				for _, e := range list {
+					keys = append(keys, e.Key)
+				}
+				return keys
+			}
+			for i := range 70 { // more models than are looked at
+				f.remember(t, memory.Entry{Scope: everybody(), Key: fmt.Sprint(i), Text: "x", Vector: vector(t, fmt.Sprintf("a%02d", i), 1)})
+			}
+			e := f.remember(t, memory.Entry{Scope: everybody(), Key: "of a run", Text: "x", Vector: vector(t, "old", 1), Origin: memory.ByRun})
+			require.Equal(t, []string{"of a run"}, lease(), "models that clients name keep nobody waiting")
+			require.Equal(t, []string{"7"}, f.recall(t, memory.Query{Scopes: []memory.Scope{everybody()}, Vector: vector(t, "a07", 1)}))
+			require.NoError(t, f.memories().Embed(f.ctx, ns, e.ID, epic.Etag(e.Revision), north(t)))
+			require.Empty(t, lease())
+			f.remember(t, memory.Entry{Scope: everybody(), Key: "7", Text: "y"})
+			require.Equal(t, []string{"7"}, lease(), "what is written over without a vector gets one")
+			f.remember(t, memory.Entry{Scope: everybody(), Key: "of a run", Text: "y", Vector: vector(t, "b", 1)})
+			require.Equal(t, []string{"7"}, lease(), "a client has written over the entry with its own")
+			f.remember(t, memory.Entry{Scope: everybody(), Key: "of a run", Text: "y", Vector: vector(t, "b", 1), Origin: memory.ByRun})
+			require.ElementsMatch(t, []string{"7", "of a run"}, lease(), "and a run after it")
 		},
 		"Vectors/AreMadeForEachNamespaceInTurn": func(t *testing.T, f *fixture) {
 			write := func(namespace, key string) {
@@ -131,7 +193,7 @@ func vectorCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Vectors/AreGivenUpOfWhatTheModelRefuses": func(t *testing.T, f *fixture) {
 			m := f.memories()
-			e := f.remember(t, memory.Entry{Scope: everybody(), Key: "bad", Text: "x", Vector: vector(t, "old", 1)})
+			e := f.remember(t, memory.Entry{Scope: everybody(), Key: "bad", Text: "x", Vector: vector(t, "old", 1), Origin: memory.ByRun})
 			refuse := func(model string) error {
 				return m.Refuse(f.ctx, ns, e.ID, epic.Etag(e.Revision), memory.Fault{Model: model, Message: "too odd"})
 			}

@@ -473,7 +473,8 @@ type WriteMemoryRequest struct {
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// How long it is remembered, in place of an expire_time.
 	Ttl *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// The vector of the entry, by which it is found by its meaning. A repetition need not have the same.
+	// The vector of the entry, by which it is found by its meaning. A repetition need not have the same. The vector
+	// that a client gives stays until the entry is written again, whatever model executors have.
 	Embedding     *MemoryEmbedding `protobuf:"bytes,4,opt,name=embedding,proto3" json:"embedding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1200,7 +1201,11 @@ type SearchMemoryResponse struct {
 	// Those that have most of the words come first, then those in which they weigh most by the confidence of the
 	// entry, then the newest. With a vector, places by words and by meaning make one order: an entry scores
 	// 1/(60 + its place) in each.
-	Matches       []*MemoryMatch `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
+	Matches []*MemoryMatch `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
+	// How many entries of the scopes were not compared by their meaning, though they have a vector of the same
+	// model and pass the filters: a search compares 64 MiB of vectors, those of the entries that were first
+	// written last. Words find the others all the same.
+	NotCompared   int64 `protobuf:"varint,2,opt,name=not_compared,json=notCompared,proto3" json:"not_compared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1240,6 +1245,13 @@ func (x *SearchMemoryResponse) GetMatches() []*MemoryMatch {
 		return x.Matches
 	}
 	return nil
+}
+
+func (x *SearchMemoryResponse) GetNotCompared() int64 {
+	if x != nil {
+		return x.NotCompared
+	}
+	return 0
 }
 
 // GetMemoryRequest names an entry.
@@ -1984,9 +1996,10 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\x05words\x18\x03 \x03(\tR\x05words\x12\x1e\n" +
 	"\n" +
 	"similarity\x18\x04 \x01(\x01R\n" +
-	"similarity\"S\n" +
+	"similarity\"v\n" +
 	"\x14SearchMemoryResponse\x12;\n" +
-	"\amatches\x18\x01 \x03(\v2!.epigraph.registry.v1.MemoryMatchR\amatches\":\n" +
+	"\amatches\x18\x01 \x03(\v2!.epigraph.registry.v1.MemoryMatchR\amatches\x12!\n" +
+	"\fnot_compared\x18\x02 \x01(\x03R\vnotCompared\":\n" +
 	"\x10GetMemoryRequest\x12&\n" +
 	"\tmemory_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bmemoryId\"\x97\x02\n" +
 	"\x11ListMemoryRequest\x12\x1b\n" +
