@@ -86,7 +86,7 @@ func New(o Options) (*Server, error) {
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}},
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	})
-	for _, list := range [][]*tool{planTools(), runTools(), spawnTools(), epicTools(), taskTools(), catalogTools(), memoryTools()} {
+	for _, list := range [][]*tool{planTools(), runTools(), spawnTools(), delegationTools(), catalogTools(), memoryTools()} {
 		for _, t := range list {
 			if err := t.named(); err != nil {
 				return nil, fmt.Errorf("schema of the tool %s: %w", t.name, err)

@@ -22,7 +22,7 @@ var _ Owners = Registry(nil)
 // closedTo reports whether the epic is not for runs of a user. A run that works on a task of an epic has the
 // user of the epic, and with it the memory of that user. A run without a user belongs to an application that
 // serves all users, and an epic without a user is for all.
-func (e *Epic) closedTo(user string) bool { return user != "" && e.User != "" && e.User != user }
+func closedTo(e *Epic, user string) bool { return user != "" && e.User != "" && e.User != user }
 
 // CheckEpic refuses an epic that is not for runs of a user.
 func CheckEpic(ctx context.Context, r Owners, namespace, user, id string) error {
@@ -33,11 +33,11 @@ func CheckEpic(ctx context.Context, r Owners, namespace, user, id string) error 
 	if err != nil {
 		return err
 	}
-	return e.refused(user)
+	return refused(&e, user)
 }
 
-func (e *Epic) refused(user string) error {
-	if !e.closedTo(user) {
+func refused(e *Epic, user string) error {
+	if !closedTo(e, user) {
 		return nil
 	}
 	return errs.New(errs.NotFound, ReasonForeign, "epic %s is not one of the user of this run", e.ID).
@@ -61,7 +61,7 @@ const ReasonPays = "EPIC_DOES_NOT_PAY"
 
 // paysFor reports whether calls of a run may be booked on the epic: one that this run or another one of its
 // tree has made, or one of its user. Without this an application could spend the budget of any epic.
-func (e *Epic) paysFor(call *workgraph.Call) bool {
+func paysFor(e *Epic, call *workgraph.Call) bool {
 	return e.User != "" && e.User == call.UserID || e.Root != "" && e.Root == call.RootRunID
 }
 
@@ -75,7 +75,7 @@ func Payer(ctx context.Context, r Owners, call *workgraph.Call, p workgraph.Paye
 	if errs.Is(err, errs.NotFound) {
 		return nil, nil
 	}
-	if err != nil || !e.paysFor(call) || ended(e.Status) {
+	if err != nil || !paysFor(&e, call) || ended(e.Status) {
 		return nil, err
 	}
 	return &p, nil
@@ -91,7 +91,7 @@ func checkPays(ctx context.Context, r Owners, call *workgraph.Call, task string)
 		return err
 	}
 	e, err := r.Epic(ctx, actor.NamespaceOf(ctx), t.EpicID)
-	if err != nil || e.paysFor(call) {
+	if err != nil || paysFor(&e, call) {
 		return err
 	}
 	return errs.New(errs.FailedPrecondition, ReasonPays, "epic %s was made by others and is not one of the user of this run, so it does not pay for this run", e.ID).
@@ -112,7 +112,7 @@ func open(ctx context.Context, r Owners, namespace, user string, tasks []Task) (
 			if err != nil && !errs.Is(err, errs.NotFound) {
 				return nil, err
 			}
-			closed[id] = err != nil || e.closedTo(user) // an epic that is gone takes its tasks along
+			closed[id] = err != nil || closedTo(&e, user) // an epic that is gone takes its tasks along
 		}
 		if !closed[id] {
 			out = append(out, tasks[i])
