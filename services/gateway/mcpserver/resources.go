@@ -23,11 +23,15 @@ const (
 	jsonType  = "application/json"
 )
 
-func (s *Server) addResources() {
-	s.server.AddResourceTemplate(&mcp.ResourceTemplate{
+func (s *Server) addRunTemplate(to *mcp.Server) {
+	to.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: runs + "{run_id}", Name: "run", Title: "A run", MIMEType: jsonType,
 		Description: "How a run stands: its state, result, error, costs and open questions.",
 	}, resource(runs, s.readRun))
+}
+
+func (s *Server) addResources() {
+	s.addRunTemplate(s.server)
 	s.server.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: epicsURI + "{epic_id}", Name: "epic", Title: "An epic", MIMEType: jsonType,
 		Description: "How far an epic is: its counters, what it cost, and its tasks.",
