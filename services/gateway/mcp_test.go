@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -116,9 +118,16 @@ func TestMCPCancel(t *testing.T) {
 		r.planner.compile = func(context.Context, *plannerv1.CompilePlanRequest) (*plannerv1.CompilePlanResponse, error) {
 			return &plannerv1.CompilePlanResponse{Graph: &graphv1.Graph{Name: "plan"}}, nil
 		}
-		running := &executorv1.Run{Id: "run_1", State: executorv1.RunState_RUN_STATE_RUNNING}
-		r.executor.start = func(context.Context, *executorv1.StartRunRequest) (*executorv1.Run, error) { return running, nil }
-		r.executor.get = func(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error) { return running, nil }
+		var runs atomic.Int32
+		run := func(id string) *executorv1.Run {
+			return &executorv1.Run{Id: id, State: executorv1.RunState_RUN_STATE_RUNNING}
+		}
+		r.executor.start = func(context.Context, *executorv1.StartRunRequest) (*executorv1.Run, error) {
+			return run(fmt.Sprintf("run_%d", runs.Add(1))), nil
+		}
+		r.executor.get = func(_ context.Context, req *executorv1.GetRunRequest) (*executorv1.Run, error) {
+			return run(req.GetRunId()), nil
+		}
 		r.executor.watch = func(req *executorv1.WatchRunRequest, s grpc.ServerStreamingServer[executorv1.RunEvent]) error {
 			watching <- req.GetRunId()
 			<-s.Context().Done()
@@ -126,7 +135,7 @@ func TestMCPCancel(t *testing.T) {
 		}
 		r.executor.stop = func(_ context.Context, req *executorv1.CancelRunRequest) (*executorv1.Run, error) {
 			canceled <- req.GetRunId()
-			return running, nil
+			return run(req.GetRunId()), nil
 		}
 		return r, watching, canceled
 	}
@@ -148,32 +157,38 @@ func TestMCPCancel(t *testing.T) {
 	t.Run("ByARequest", func(t *testing.T) {
 		t.Parallel()
 		r, watching, canceled := waiting(t)
-		answered := make(chan string, 1)
-		go func() {
-			res, err := post(t.Context(), t, r, "s1", call())
-			if err != nil {
-				answered <- err.Error()
-				return
-			}
-			defer res.Body.Close()
-			var all strings.Builder
-			for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-				all.WriteString(lines.Text())
-			}
-			answered <- all.String()
-		}()
-		<-watching
+		answers := map[string]chan string{}
+		for i, session := range []string{"s1", "s2"} { // both calls have the same id
+			answered := make(chan string, 1)
+			answers[session] = answered
+			go func() {
+				res, err := post(t.Context(), t, r, session, call())
+				if err != nil {
+					answered <- err.Error()
+					return
+				}
+				defer res.Body.Close()
+				var all strings.Builder
+				for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+					all.WriteString(lines.Text())
+				}
+				answered <- all.String()
+			}()
+			require.Equal(t, fmt.Sprintf("run_%d", i+1), <-watching)
+		}
 		cancel := func(session string) {
 			res, err := post(t.Context(), t, r, session, map[string]any{"method": "notifications/cancelled", "params": map[string]any{"requestId": 7}}) //nolint:misspell // as the protocol says it
 			require.NoError(t, err)
 			require.NoError(t, res.Body.Close())
 			require.Equal(t, http.StatusAccepted, res.StatusCode)
 		}
-		cancel("s2") // of another client
-		require.Empty(t, canceled)
+		cancel("s3") // of a client without a call
+		cancel("s2")
+		require.Equal(t, "run_2", <-canceled, "what others cancel is not this call")
+		require.Contains(t, <-answers["s2"], "CLIENT_CLOSED")
 		cancel("s1")
 		require.Equal(t, "run_1", <-canceled)
-		require.Contains(t, <-answered, "CLIENT_CLOSED")
+		require.Contains(t, <-answers["s1"], "CLIENT_CLOSED")
 	})
 	t.Run("AClientThatLeavesKeepsItsRun", func(t *testing.T) {
 		t.Parallel()

@@ -1,14 +1,13 @@
 package mcpserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strconv"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/plan/lenient"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/workflow"
 )
@@ -19,29 +18,14 @@ const maxText = 256 << 10
 func catalogTools() []*tool {
 	return []*tool{
 		{name: "workflow_create", repeats: true, description: "Makes a workflow of a definition, or of a fork with patches, and answers its reference, by which it can be run. Faults of the text are told with line and column, so that it can be written again.",
-			schema: object(`"dsl"`, `"dsl": {"description": "The definition of the workflow, YAML as a text or JSON: name, description, tags, triggers, inputs, steps. Or a fork of another one: based_on, name, patches."},
+			schema: delegation.Object(`"dsl"`, `"dsl": {"description": "The definition of the workflow, YAML as a text or JSON: name, description, tags, triggers, inputs, steps. Or a fork of another one: based_on, name, patches."},
     "slug": {"type": "string", "maxLength": 100, "description": "What it is called by; made of its name when absent."}, `+requestProperty), does: createWorkflow},
 		{name: "workflow_discover", reads: true, description: "Finds workflows that can do something, best first, with what each has, what it misses, and whether to reuse it (reuse), to change it (fork_and_patch) or to make a new one (create_new).",
-			schema: object(``, `"query": {"type": "string", "description": "Words to look for in names, descriptions and tags."},
+			schema: delegation.Object(``, `"query": {"type": "string", "description": "Words to look for in names, descriptions and tags."},
     "requirements": {"description": "What the workflow must have, as an object or its JSON as a text: triggers, node_types, tools, tags (each a list), description, model_capability."},
     "limit": {"type": "integer", "minimum": 1, "maximum": 20, "description": "How many are told; 5 when absent."},
     "exclude": {"type": "array", "items": {"type": "string", "maxLength": 100}, "maxItems": 99, "description": "Slugs of workflows to leave out."}`), does: discoverWorkflows},
 	}
-}
-
-// textOf is the text of a definition: a text, without the fence that models put around it, or JSON.
-func textOf(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
-			return ""
-		}
-		return string(raw)
-	}
-	if strings.HasPrefix(strings.TrimSpace(text), "```") {
-		return lenient.Unfence(text)
-	}
-	return text
 }
 
 func createWorkflow(ctx context.Context, c *call) (any, error) {
@@ -53,7 +37,7 @@ func createWorkflow(ctx context.Context, c *call) (any, error) {
 	if err := c.read(&a); err != nil {
 		return nil, err
 	}
-	source := textOf(a.DSL)
+	source := delegation.Text(a.DSL)
 	switch {
 	case strings.TrimSpace(source) == "":
 		return nil, badArguments("dsl is empty: give the definition of a workflow, with name and steps")
@@ -83,7 +67,7 @@ func createWorkflow(ctx context.Context, c *call) (any, error) {
 }
 
 func capabilities(c *registryv1.WorkflowCapabilities) map[string][]string {
-	return map[string][]string{"triggers": orNone(c.GetTriggers()), "node_types": orNone(c.GetNodeTypes()), "tools": orNone(c.GetTools()), "model_names": orNone(c.GetModelNames())}
+	return map[string][]string{"triggers": delegation.OrNone(c.GetTriggers()), "node_types": delegation.OrNone(c.GetNodeTypes()), "tools": delegation.OrNone(c.GetTools()), "model_names": delegation.OrNone(c.GetModelNames())}
 }
 
 func discoverWorkflows(ctx context.Context, c *call) (any, error) {
@@ -100,7 +84,7 @@ func discoverWorkflows(ctx context.Context, c *call) (any, error) {
 		return nil, badArguments("limit must be from 1 to 20")
 	}
 	r, err := asked(ctx, c.Server, c.Workflows.DiscoverWorkflows, &registryv1.DiscoverWorkflowsRequest{
-		RequirementsJson: strings.TrimSpace(textOf(a.Requirements)), Query: a.Query, Limit: int32(a.Limit), Exclude: a.Exclude,
+		RequirementsJson: strings.TrimSpace(delegation.Text(a.Requirements)), Query: a.Query, Limit: int32(a.Limit), Exclude: a.Exclude,
 	})
 	if err != nil {
 		return nil, err
@@ -110,8 +94,8 @@ func discoverWorkflows(ctx context.Context, c *call) (any, error) {
 		at := m.GetSlug() + "@" + strconv.FormatInt(m.GetVersion(), 10)
 		matches = append(matches, map[string]any{
 			"workflow_id": m.GetWorkflowId(), "slug": m.GetSlug(), "version": m.GetVersion(), "workflow": at, "ref": "workflow/" + at, "name": m.GetName(),
-			"description": errs.Clip(m.GetDescription(), 400), "tags": orNone(m.GetTags()), "match_score": m.GetMatchScore(), "recommendation": m.GetRecommendation(),
-			"has": orNone(m.GetHas()), "missing": orNone(m.GetMissing()), "extra": orNone(m.GetExtra()), "has_capabilities": capabilities(m.GetHasCapabilities()),
+			"description": errs.Clip(m.GetDescription(), 400), "tags": delegation.OrNone(m.GetTags()), "match_score": m.GetMatchScore(), "recommendation": m.GetRecommendation(),
+			"has": delegation.OrNone(m.GetHas()), "missing": delegation.OrNone(m.GetMissing()), "extra": delegation.OrNone(m.GetExtra()), "has_capabilities": capabilities(m.GetHasCapabilities()),
 			"missing_capabilities": capabilities(m.GetMissingCapabilities()), "extra_capabilities": capabilities(m.GetExtraCapabilities()), "success_rate": m.GetSuccessRate(),
 			"execution_count": m.GetExecutionCount(), "nano_usd": m.GetNanoUsd(), "relevance": m.GetRelevance(),
 		})

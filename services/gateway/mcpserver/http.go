@@ -34,6 +34,10 @@ type door struct {
 	ctx context.Context //nolint:containedctx // the context of the request, which the library detaches handlers from
 }
 
+// overHTTP reports whether a client of an earlier version of the protocol is served over HTTP. Nothing is
+// kept of it, so that it cannot be told of changes.
+func overHTTP(ctx context.Context) bool { return ctx.Value(doorKey{}) != nil }
+
 // tied returns a context that ends with the request over HTTP, if there is one.
 func tied(ctx context.Context) (context.Context, func()) {
 	d, ok := ctx.Value(doorKey{}).(door)
@@ -90,6 +94,11 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, body []byte) erro
 			defer s.register(key, cancel)()
 		}
 		ctx = context.WithValue(r.Context(), doorKey{}, door{ctx})
+	}
+	if m.Method == methodListen {
+		var stop func()
+		ctx, stop = s.listen(ctx)
+		defer stop()
 	}
 	r = r.WithContext(ctx)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))

@@ -83,10 +83,10 @@ func New(o Options) (*Server, error) {
 		Instructions: instructions,
 		PageSize:     maxList, // with those of a namespace, a page has all tools
 		Logger:       slog.New(slog.DiscardHandler),
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}},
+		Capabilities: changing(),
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	})
-	for _, list := range [][]*tool{planTools(), runTools(), spawnTools(), epicTools(), taskTools(), catalogTools(), memoryTools()} {
+	for _, list := range [][]*tool{planTools(), runTools(), spawnTools(), delegationTools(), catalogTools(), memoryTools()} {
 		for _, t := range list {
 			if err := t.named(); err != nil {
 				return nil, fmt.Errorf("schema of the tool %s: %w", t.name, err)
@@ -97,13 +97,10 @@ func New(o Options) (*Server, error) {
 			})
 		}
 	}
-	behind := &tool{name: anyWorkflow, description: "Runs a workflow.", schema: anyObject, does: runExposed}
-	s.server.AddTool(behind.told(), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return s.call(ctx, behind, r), nil
-	})
+	s.addWorkflowTool(s.server)
 	s.addResources()
 	s.server.AddReceivingMiddleware(s.extend)
-	s.http = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.server }, &mcp.StreamableHTTPOptions{
+	s.http = mcp.NewStreamableHTTPHandler(s.serverOf, &mcp.StreamableHTTPOptions{
 		Stateless:                    true, // any replica answers any request
 		Logger:                       slog.New(slog.DiscardHandler),
 		MaxRequestBodyBytes:          -1, // whoever serves it has bounded the body
@@ -113,6 +110,14 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// addWorkflowTool adds the tool behind all tools of workflows.
+func (s *Server) addWorkflowTool(to *mcp.Server) {
+	behind := &tool{name: anyWorkflow, description: "Runs a workflow.", schema: anyObject, does: runExposed}
+	to.AddTool(behind.told(), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return s.call(ctx, behind, r), nil
+	})
+}
+
 // extend answers for the workflows and the resources of the namespace, which the library does not
 // know.
 func (s *Server) extend(next mcp.MethodHandler) mcp.MethodHandler {
@@ -120,6 +125,12 @@ func (s *Server) extend(next mcp.MethodHandler) mcp.MethodHandler {
 		ctx, stop := tied(ctx)
 		defer stop()
 		switch r := req.(type) {
+		case *mcp.InitializeRequest:
+			res, err := next(ctx, method, req)
+			if told, ok := res.(*mcp.InitializeResult); ok && err == nil && overHTTP(ctx) {
+				told.Capabilities = constant(told.Capabilities)
+			}
+			return res, err
 		case *mcp.ListToolsRequest:
 			res, err := next(ctx, method, req)
 			if list, ok := res.(*mcp.ListToolsResult); ok && err == nil {
@@ -150,6 +161,11 @@ func (s *Server) extend(next mcp.MethodHandler) mcp.MethodHandler {
 
 // Run answers one client over a reader and a writer until the client closes them, or ctx ends.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	ctx, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer stop()
+	watch.Go(func() { s.watchChanges(ctx, func(tools, resources bool) { s.tell(s.server, tools, resources) }) })
 	err := s.server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -24,11 +25,11 @@ const (
 func planTools() []*tool {
 	return []*tool{
 		{name: "parse_plan", reads: true, description: "Reads a plan out of a text that a model wrote: its problems, what each needs, what is wrong with it and where, and what could be mended.",
-			schema: object(`"plan"`, planProperty), does: parsePlan},
+			schema: delegation.Object(`"plan"`, planProperty), does: parsePlan},
 		{name: "compile_plan", reads: true, description: "Makes the graph of a plan, which a run executes. A plan with faults is refused with all of them.",
-			schema: object(`"plan"`, compileProperty), does: compilePlan},
+			schema: delegation.Object(`"plan"`, compileProperty), does: compilePlan},
 		{name: "run_plan", destroys: true, description: "Starts a run of a plan and waits for it. The answer is the result, or how the run stands with its run_id when it asks something or the time is over.",
-			schema: object(`"plan"`, compileProperty+`,
+			schema: delegation.Object(`"plan"`, compileProperty+`,
     "inputs": {"type": "object", "description": "Inputs of the run by name."},
     `+forProperties+`, `+waitProperty+`, `+cancelProperty+`, `+requestProperty), does: runPlan},
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
+	"github.com/epigraph-run/epigraph/internal/delegation/delegationpb"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -21,11 +23,15 @@ const (
 	jsonType  = "application/json"
 )
 
-func (s *Server) addResources() {
-	s.server.AddResourceTemplate(&mcp.ResourceTemplate{
+func (s *Server) addRunTemplate(to *mcp.Server) {
+	to.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: runs + "{run_id}", Name: "run", Title: "A run", MIMEType: jsonType,
 		Description: "How a run stands: its state, result, error, costs and open questions.",
 	}, resource(runs, s.readRun))
+}
+
+func (s *Server) addResources() {
+	s.addRunTemplate(s.server)
 	s.server.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: epicsURI + "{epic_id}", Name: "epic", Title: "An epic", MIMEType: jsonType,
 		Description: "How far an epic is: its counters, what it cost, and its tasks.",
@@ -89,7 +95,7 @@ func (s *Server) readWorkflow(ctx context.Context, slug string) (map[string]any,
 		return nil, err
 	}
 	out := map[string]any{
-		"slug": w.GetSlug(), "name": errs.Clip(w.GetName(), maxTold), "description": errs.Clip(w.GetDescription(), 4<<10), "tags": orNone(w.GetTags()), "latest_version": w.GetLatestVersion(),
+		"slug": w.GetSlug(), "name": errs.Clip(w.GetName(), maxTold), "description": errs.Clip(w.GetDescription(), 4<<10), "tags": delegation.OrNone(w.GetTags()), "latest_version": w.GetLatestVersion(),
 		"state": strings.ToLower(strings.TrimPrefix(w.GetState().String(), "WORKFLOW_STATE_")), "exposed": w.GetExposed(),
 	}
 	if w.GetExposed() != "" {
@@ -114,7 +120,7 @@ func (s *Server) newest(ctx context.Context) (out []*mcp.Resource) {
 	}
 	e, failed := asked(ctx, s, s.Registry.ListEpics, &registryv1.ListEpicsRequest{PageSize: maxNewest})
 	for _, epic := range e.GetEpics() {
-		add(epicsURI+epic.GetId(), epic.GetTitle(), "An epic: "+wordOf(epicStates(), epic.GetState()))
+		add(epicsURI+epic.GetId(), epic.GetTitle(), "An epic: "+delegationpb.WordOf(delegation.EpicStates(), epic.GetState()))
 	}
 	w, gone := asked(ctx, s, s.Workflows.ListWorkflows, &registryv1.ListWorkflowsRequest{PageSize: maxNewest})
 	for _, one := range w.GetWorkflows() {

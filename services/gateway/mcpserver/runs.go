@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -41,22 +42,22 @@ const (
 func runTools() []*tool {
 	return []*tool{
 		{name: toolGet, reads: true, description: "Tells how a run stands, its result if it has ended, and what it asks. A long result is told in parts, by result_offset.",
-			schema: object(`"run_id"`, runProperty+`, "result_offset": {"type": "integer", "minimum": 0, "description": "The byte of the result at which the answer begins; 0 when absent."}`), does: getRun},
+			schema: delegation.Object(`"run_id"`, runProperty+`, "result_offset": {"type": "integer", "minimum": 0, "description": "The byte of the result at which the answer begins; 0 when absent."}`), does: getRun},
 		{name: toolWatch, reads: true, description: "Waits until a run has ended, asks something or stands still, and tells how it stands then. Its steps are told as progress.",
-			schema: object(`"run_id"`, runProperty+`, `+waitProperty), does: watchRun},
+			schema: delegation.Object(`"run_id"`, runProperty+`, `+waitProperty), does: watchRun},
 		{name: "explain_run", reads: true, description: "Says in words why a run does not go on, or why it failed, and what to do about it.",
-			schema: object(`"run_id"`, runProperty), does: explainRun},
+			schema: delegation.Object(`"run_id"`, runProperty), does: explainRun},
 		{name: "list_runs", reads: true, description: "Lists runs, the newest first.",
-			schema: object(``, `"states": {"type": "array", "maxItems": 8, "items": {"type": "string", "enum": ["pending", "running", "waiting", "paused", "quarantined", "completed", "failed", "canceled"]}},
+			schema: delegation.Object(``, `"states": {"type": "array", "maxItems": 8, "items": {"type": "string", "enum": ["pending", "running", "waiting", "paused", "quarantined", "completed", "failed", "canceled"]}},
     "task_id": {"type": "string", "maxLength": 64, "description": "Only runs for this task."}, "user_id": {"type": "string", "maxLength": 256, "description": "Only runs for this user."},
     "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Only runs with all of these labels."},
     "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}, "page_token": {"type": "string", "maxLength": 2048, "description": "The next_page_token of the answer before."}`), does: listRuns},
 		{name: toolCancel, repeats: true, destroys: true, description: "Cancels a run and all runs below it.",
-			schema: object(`"run_id"`, runProperty+`, "reason": {"type": "string", "maxLength": 1024, "description": "Why, for readers of its history."}, `+requestProperty), does: cancelRun},
+			schema: delegation.Object(`"run_id"`, runProperty+`, "reason": {"type": "string", "maxLength": 1024, "description": "Why, for readers of its history."}, `+requestProperty), does: cancelRun},
 		{name: toolQuestions, reads: true, description: "Lists the open questions of runs: what is asked, the JSON Schema of the answer, and what is to be approved.",
-			schema: object(``, `"run_id": {"type": "string", "maxLength": 64, "description": "Only those of this run and of all below it."}, "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}`), does: listQuestions},
+			schema: delegation.Object(``, `"run_id": {"type": "string", "maxLength": 64, "description": "Only those of this run and of all below it."}, "limit": {"type": "integer", "description": "How many are told, from 1 to 100; 20 when absent."}`), does: listQuestions},
 		{name: toolAnswer, repeats: true, destroys: true, description: "Answers a question of a run, once. An approval takes a decision and the approve_hash of what was shown. Waits for the run then, if told to.",
-			schema: object(`"interrupt_id"`, `"interrupt_id": {"type": "string", "maxLength": 64, "description": "The question, int_…"}, "answer": {"description": "The answer, of the schema of the question."},
+			schema: delegation.Object(`"interrupt_id"`, `"interrupt_id": {"type": "string", "maxLength": 64, "description": "The question, int_…"}, "answer": {"description": "The answer, of the schema of the question."},
     "decision": {"type": "string", "enum": ["approve", "reject"], "description": "The decision on an approval."}, "approve_hash": {"type": "string", "maxLength": 64, "description": "The approve_hash of what was shown, unchanged."},
     "by": {"type": "string", "maxLength": 256, "description": "The person who answers, for readers of the history."},
     "wait_seconds": {"type": "number", "minimum": 0, "maximum": 600, "description": "How long the answer may wait for the run to go on to its end or its next question; 0 when absent."}`), does: answerRun},
@@ -87,7 +88,7 @@ func shownRun(r *executorv1.Run) map[string]any {
 		out["nodes"] = map[string]int32{"total": n.GetTotal(), "completed": n.GetCompleted(), "failed": n.GetFailed(), "running": n.GetRunning()}
 	}
 	if u := r.GetUsage(); u.GetCalls() > 0 {
-		out["usage"] = map[string]any{"tokens": u.GetInputTokens() + u.GetOutputTokens(), "usd": dollars(u.GetCostNanoUsd())}
+		out["usage"] = map[string]any{"tokens": u.GetInputTokens() + u.GetOutputTokens(), "usd": delegation.Dollars(u.GetCostNanoUsd())}
 	}
 	if e := r.GetError(); e != nil {
 		out["error"] = map[string]any{"reason": e.GetReason(), "message": errs.Clip(e.GetMessage(), 4<<10), "node_id": errs.Clip(e.GetNodeId(), maxTold)}
@@ -97,8 +98,6 @@ func shownRun(r *executorv1.Run) map[string]any {
 	}
 	return out
 }
-
-func dollars(nano int64) float64 { return math.Round(float64(nano)) / 1e9 }
 
 // addResult adds the result of a run, from a byte of it on.
 func addResult(out map[string]any, r *executorv1.Run, from, most int) error {

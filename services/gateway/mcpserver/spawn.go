@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -25,7 +26,7 @@ const askedProperties = `
 
 func spawnTools() []*tool {
 	return []*tool{{name: "spawn_and_await", destroys: true, description: "Runs a workflow of the catalog, or several at once as tasks, and waits. One run answers its result, or how it stands; several answer a list in the order asked.",
-		schema: object(``, `"tasks": {"type": "array", "minItems": 1, "maxItems": 50, "description": "Several runs at once, in the order of the results.",
+		schema: delegation.Object(``, `"tasks": {"type": "array", "minItems": 1, "maxItems": 50, "description": "Several runs at once, in the order of the results.",
       "items": {"type": "object", "additionalProperties": false, "required": ["workflow_slug"], "properties": {`+askedProperties+`}}},`+askedProperties+`,
     `+waitProperty+`, `+cancelProperty+`, `+requestProperty), does: spawn}}
 }

@@ -76,11 +76,6 @@ func (t *tool) told() *mcp.Tool {
 	}}
 }
 
-// object is the JSON Schema of arguments. required and properties are parts of its JSON text.
-func object(required, properties string) string {
-	return `{"type": "object", "additionalProperties": false, "required": [` + required + `], "properties": {` + properties + `}}`
-}
-
 // call is one call of a tool.
 type call struct {
 	*Server

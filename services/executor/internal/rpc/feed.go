@@ -9,11 +9,12 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
+	"github.com/epigraph-run/epigraph/internal/delegation/delegationpb"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/plainjson"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 )
@@ -152,7 +153,7 @@ type feedEpic struct {
 const nanoUSD = 1e9
 
 func taskOfFeed(p *registryv1.Task) *feedTask {
-	t := taskFrom(p)
+	t := delegationpb.TaskFrom(p)
 	return &feedTask{
 		ID: t.ID, EpicID: t.EpicID, Title: t.Title, Status: spelled(t.Status), Description: t.Description, Result: t.Result, Error: t.Error, Workflow: t.Workflow, RunID: t.RunID,
 		Tags: listed(t.Tags), DependsOn: listed(t.DependsOn), RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, Tokens: t.ActualTokens, CostUSD: float64(t.ActualNanoUSD) / nanoUSD,
@@ -169,7 +170,7 @@ func epicOfFeed(p *registryv1.Epic) *feedEpic {
 
 func runOfFeed(r *registryv1.RunChanged) *feedRun {
 	return &feedRun{
-		ID: r.GetRunId(), TaskID: r.GetTaskId(), Workflow: r.GetWorkflow(), Outcome: wordOf(outcomes(), r.GetOutcome()), Reason: r.GetReason(), Tokens: r.GetUsage().GetTokens(),
+		ID: r.GetRunId(), TaskID: r.GetTaskId(), Workflow: r.GetWorkflow(), Outcome: delegationpb.WordOf(outcomes(), r.GetOutcome()), Reason: r.GetReason(), Tokens: r.GetUsage().GetTokens(),
 		CostUSD: float64(r.GetUsage().GetCostNanoUsd()) / nanoUSD,
 	}
 }
@@ -177,7 +178,7 @@ func runOfFeed(r *registryv1.RunChanged) *feedRun {
 // spelled is a status as events say it: with one l, as the API and the outcomes of runs do. Only the tools of
 // agents have the other spelling, which models know from elsewhere.
 func spelled(status string) string {
-	if status == epics.CanceledWord {
+	if status == delegation.Canceled {
 		return "canceled"
 	}
 	return status
@@ -232,7 +233,7 @@ func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
 		}
 	case e.GetWorkflowPublished() != nil:
 		p := e.GetWorkflowPublished()
-		b.Workflow, b.Version, b.Change = p.GetSlug(), p.GetVersion(), wordOf(publications(), p.GetChange())
+		b.Workflow, b.Version, b.Change = p.GetSlug(), p.GetVersion(), delegationpb.WordOf(publications(), p.GetChange())
 	}
 	for _, r := range []*registryv1.RunChanged{e.GetRunStarted(), e.GetRunEnded(), e.GetRunPaused(), e.GetRunResumed(), e.GetRunAmended(), e.GetRunDeleted()} {
 		if r != nil {

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
+	"github.com/epigraph-run/epigraph/internal/delegation/delegationpb"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/learned"
@@ -36,7 +38,7 @@ func NewMemory(client registryv1.MemoryServiceClient, tasks registryv1.RegistryS
 // Write implements remember.Memory.
 func (m Memory) Write(ctx context.Context, namespace string, e remember.Entry, request string) (remember.Entry, []string, error) {
 	in := &registryv1.Memory{
-		Scope: scopeTo(e.Scope), Key: e.Key, Kind: numberOf[registryv1.MemoryKind](remember.Kinds(), e.Kind), Text: e.Text, Tags: e.Tags,
+		Scope: scopeTo(e.Scope), Key: e.Key, Kind: delegationpb.NumberOf[registryv1.MemoryKind](delegation.Kinds(), e.Kind), Text: e.Text, Tags: e.Tags,
 		Origin: registryv1.MemoryOrigin_MEMORY_ORIGIN_RUN, Source: e.Source, UserId: e.User, Confidence: &e.Confidence,
 	}
 	if len(e.Value) > 0 {
@@ -61,7 +63,7 @@ func (m Memory) Search(ctx context.Context, namespace string, s remember.Search)
 		req.Scopes = append(req.Scopes, scopeTo(scope))
 	}
 	for _, kind := range s.Kinds {
-		req.Kinds = append(req.Kinds, numberOf[registryv1.MemoryKind](remember.Kinds(), kind))
+		req.Kinds = append(req.Kinds, delegationpb.NumberOf[registryv1.MemoryKind](delegation.Kinds(), kind))
 	}
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.SearchMemoryResponse, error) {
 		return m.client.SearchMemory(ctx, req)
@@ -168,13 +170,13 @@ func (m Memory) EpicOf(ctx context.Context, namespace, task string) (string, err
 }
 
 func scopeTo(s remember.Scope) *registryv1.MemoryScope {
-	return &registryv1.MemoryScope{Level: numberOf[registryv1.MemoryLevel](remember.Scopes(), s.Level), Subject: s.Subject}
+	return &registryv1.MemoryScope{Level: delegationpb.NumberOf[registryv1.MemoryLevel](delegation.Scopes(), s.Level), Subject: s.Subject}
 }
 
 func remembered(m *registryv1.Memory) remember.Entry {
 	return remember.Entry{
-		Scope: remember.Scope{Level: wordOf(remember.Scopes(), m.GetScope().GetLevel()), Subject: m.GetScope().GetSubject()},
-		Key:   m.GetKey(), Kind: wordOf(remember.Kinds(), m.GetKind()), Text: m.GetText(), Value: m.GetValue().GetJson(), Tags: m.GetTags(),
+		Scope: remember.Scope{Level: delegationpb.WordOf(delegation.Scopes(), m.GetScope().GetLevel()), Subject: m.GetScope().GetSubject()},
+		Key:   m.GetKey(), Kind: delegationpb.WordOf(delegation.Kinds(), m.GetKind()), Text: m.GetText(), Value: m.GetValue().GetJson(), Tags: m.GetTags(),
 		Confidence: m.GetConfidence(), Written: m.GetUpdateTime().AsTime(),
 	}
 }

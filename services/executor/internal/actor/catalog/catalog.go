@@ -3,7 +3,6 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workflow"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -161,7 +160,7 @@ func create(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.Out
 	if len(a.DSL) > maxEscaped*maxText+2 { // no text within its bound has a longer JSON form
 		return Refuse("the definition is too long: it may have %d bytes", maxText)
 	}
-	d := Draft{Text: textOf(a.DSL), Slug: a.Slug}
+	d := Draft{Text: delegation.Text(a.DSL), Slug: a.Slug}
 	switch {
 	case strings.TrimSpace(d.Text) == "":
 		return Refuse("dsl is empty: give the definition of a workflow, with name and steps")
@@ -194,21 +193,6 @@ func RequestID(call *workgraph.Call) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// textOf is the text of a definition: a text, without the fence that models put around it, or JSON.
-func textOf(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
-			return ""
-		}
-		return string(raw)
-	}
-	if strings.HasPrefix(strings.TrimSpace(text), "```") {
-		return lenient.Unfence(text)
-	}
-	return text
-}
-
 func discover(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.Outcome, error) {
 	if c == nil {
 		return workgraph.Outcome{}, none()
@@ -225,7 +209,7 @@ func discover(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.O
 	if len(a.Requirements) > maxEscaped*maxRequirements+2 {
 		return Refuse("requirements are too long: they may have %d bytes", maxRequirements)
 	}
-	q := Query{Text: a.Query, Requirements: strings.TrimSpace(textOf(a.Requirements)), Limit: a.Limit, Exclude: a.Exclude}
+	q := Query{Text: a.Query, Requirements: strings.TrimSpace(delegation.Text(a.Requirements)), Limit: a.Limit, Exclude: a.Exclude}
 	switch {
 	case len(q.Text) > maxQuery:
 		return Refuse("query has %d bytes, the limit is %d", len(q.Text), maxQuery)

@@ -24,7 +24,7 @@ var _ Owners = Registry(nil)
 // closedTo reports whether the epic is not for runs of a user. A run that works on a task of an epic has the
 // user of the epic, and with it the memory of that user. A run without a user belongs to an application that
 // serves all users, and an epic without a user is for all.
-func (e *Epic) closedTo(user string) bool { return user != "" && e.User != "" && e.User != user }
+func closedTo(e *Epic, user string) bool { return user != "" && e.User != "" && e.User != user }
 
 // CheckEpic refuses an epic that is not for runs of a user.
 func CheckEpic(ctx context.Context, r Owners, namespace, user, id string) error {
@@ -35,11 +35,11 @@ func CheckEpic(ctx context.Context, r Owners, namespace, user, id string) error 
 	if err != nil {
 		return err
 	}
-	return e.refused(user)
+	return refused(&e, user)
 }
 
-func (e *Epic) refused(user string) error {
-	if !e.closedTo(user) {
+func refused(e *Epic, user string) error {
+	if !closedTo(e, user) {
 		return nil
 	}
 	return errs.New(errs.NotFound, ReasonForeign, "epic %s is not one of the user of this run", e.ID).
@@ -64,7 +64,7 @@ const ReasonPays = "EPIC_DOES_NOT_PAY"
 // paysFor reports whether calls of a run may be booked on the epic: one that this run or another one of its
 // tree has made, or a run of which this one is a retry or a fork, or one of its user. Without this an
 // application could spend the budget of any epic.
-func (e *Epic) paysFor(ctx context.Context, call *workgraph.Call) bool {
+func paysFor(ctx context.Context, e *Epic, call *workgraph.Call) bool {
 	return e.User != "" && e.User == call.UserID || e.Root != "" && e.Root == cmp.Or(access.MakerOf(ctx).Root, call.RootRunID)
 }
 
@@ -78,7 +78,7 @@ func Payer(ctx context.Context, r Owners, call *workgraph.Call, p workgraph.Paye
 	if errs.Is(err, errs.NotFound) {
 		return nil, nil
 	}
-	if err != nil || !e.paysFor(ctx, call) || ended(e.Status) {
+	if err != nil || !paysFor(ctx, &e, call) || ended(e.Status) {
 		return nil, err
 	}
 	return &p, nil
@@ -94,7 +94,7 @@ func checkPays(ctx context.Context, r Owners, call *workgraph.Call, task string)
 		return err
 	}
 	e, err := r.Epic(ctx, actor.NamespaceOf(ctx), t.EpicID)
-	if err != nil || e.paysFor(ctx, call) {
+	if err != nil || paysFor(ctx, &e, call) {
 		return err
 	}
 	return errs.New(errs.FailedPrecondition, ReasonPays, "epic %s was made by others and is not one of the user of this run, so it does not pay for this run", e.ID).
@@ -115,7 +115,7 @@ func open(ctx context.Context, r Owners, namespace, user string, tasks []Task) (
 			if err != nil && !errs.Is(err, errs.NotFound) {
 				return nil, err
 			}
-			closed[id] = err != nil || e.closedTo(user) // an epic that is gone takes its tasks along
+			closed[id] = err != nil || closedTo(&e, user) // an epic that is gone takes its tasks along
 		}
 		if !closed[id] {
 			out = append(out, tasks[i])

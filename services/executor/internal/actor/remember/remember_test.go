@@ -206,7 +206,7 @@ func TestWrite(t *testing.T) {
 		"LongText":   {`{"value": "` + strings.Repeat("x", 8<<10+1) + `"}`, "text has 8193 bytes"},
 		"LongValue":  {`{"value": ["` + strings.Repeat("x", 16<<10) + `"]}`, "value has"},
 		"LongKey":    {`{"key": "` + strings.Repeat("x", 257) + `", "value": 1}`, "key has 257 bytes"},
-		"Kind":       {`{"value": 1, "fact_type": "dream"}`, "Must be one of: fact, procedure, preference"},
+		"Kind":       {`{"value": 1, "fact_type": "dream"}`, "Must be one of: fact, preference, procedure"},
 		"Confidence": {`{"value": 1, "confidence": 2}`, "confidence must be from 0 to 1"},
 		"Days":       {`{"value": 1, "expires_in_days": 0}`, "expires_in_days"},
 		"Tags":       {`{"value": 1, "tags": {}}`, "tags must be a list"},

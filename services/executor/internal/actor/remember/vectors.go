@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/delegation"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -86,7 +87,7 @@ func MostUsed(s *workgraph.Start) int64 {
 	switch s.Actor {
 	case WriteName, ShareName:
 	case ReadName:
-		if of, most = []string{"query", "about"}, maxQuery; len(s.Named["key"]) > len(`""`) {
+		if of, most = []string{"query", "about"}, delegation.MaxQuery; len(s.Named["key"]) > len(`""`) {
 			return 0
 		}
 	default:
