@@ -43,6 +43,10 @@ const ActorsPage = later(() => import("./operate/actors"));
 const PricesPage = later(() => import("./operate/prices"));
 const MemoryPage = later(() => import("./operate/memory"));
 const WebhooksPage = later(() => import("./operate/webhooks"));
+const ComparePage = later(() => import("./compare/page"));
+const QuestionsPage = later(() => import("./questions/page"));
+const KeysPage = later(() => import("./access/keys"));
+const AuditPage = later(() => import("./access/audit"));
 const SettingsPage = later(() => import("./operate/settings"));
 const ThreadPage = later(() => import("./threads/page"));
 
@@ -72,6 +76,7 @@ interface Place {
 
 const places: Place[] = [
   { path: "/runs", name: "Runs", keys: "g r", Page: RunsPage, One: RunPage },
+  { path: "/questions", name: "Questions", keys: "g q", Page: QuestionsPage },
   { path: "/playground", name: "Playground", keys: "g p", Page: PlaygroundPage },
   { path: "/epics", name: "Epics", keys: "g e", Page: EpicsPage, One: EpicPage },
   { path: "/threads", name: "Threads", keys: "g t", Page: ThreadsPage, One: ThreadPage },
@@ -83,6 +88,9 @@ const places: Place[] = [
   { path: "/prices", name: "Prices", keys: "g c", Page: PricesPage },
   { path: "/memory", name: "Memory", keys: "g m", Page: MemoryPage },
   { path: "/webhooks", name: "Webhooks", keys: "g h", Page: WebhooksPage },
+  { path: "/keys", name: "Keys", keys: "g k", Page: KeysPage },
+  { path: "/audit", name: "Audit", keys: "g u", Page: AuditPage },
+  { path: "/compare", name: "Compare", keys: "g d", Page: ComparePage },
   { path: "/settings", name: "Settings", keys: "g i", Page: SettingsPage },
 ];
 

@@ -1,6 +1,6 @@
 // Chromium as the pages see it: what each test opens, what it looks at, and the pictures that it leaves.
 import { execFileSync } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -64,6 +64,22 @@ export async function accessible(page, name) {
     await picture(page, `${name}-${scheme}`);
   }
   await page.emulateMedia({ colorScheme: null });
+}
+
+/** bundleSize is what all files of the console weigh in gzip, as they are committed. */
+export function bundleSize() {
+  const root = join(import.meta.dirname, "../../services/gateway/internal/console/bundle");
+  return readdirSync(root, { recursive: true })
+    .map((name) => statSync(join(root, name)))
+    .reduce((n, file) => n + (file.isFile() ? file.size : 0), 0);
+}
+
+/** table prints rows under a title, and keeps them in a file beside the pictures. */
+export function table(title, head, rows) {
+  const line = (cells) => `| ${cells.map((c, i) => c.padEnd(Math.max(...[head, ...rows].map((r) => r[i].length)))).join(" | ")} |`;
+  const text = [title, "", line(head), line(head.map((h, i) => "-".repeat(Math.max(...[head, ...rows].map((r) => r[i].length))))), ...rows.map(line), ""].join("\n");
+  console.log(`\n${text}`);
+  writeFileSync(join(pictures, "figures.md"), `# ${text}`);
 }
 
 /** clean asserts that no script failed and nothing was refused by the policy of the page. */
