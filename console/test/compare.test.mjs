@@ -113,7 +113,7 @@ describe("Playground", { concurrency: false }, () => {
     const page = await s.at("/playground");
     await page.getByLabel("Plan", { exact: true }).fill("A -> B\nB -> C");
     const forecast = page.getByRole("region", { name: "Forecast of cost and time" });
-    await forecast.getByText("Cost").waitFor();
+    await forecast.getByText("Cost", { exact: true }).waitFor();
     await forecast.getByText("Time", { exact: true }).waitFor();
     await accessible(page, "playground");
     await page.getByLabel("Plan", { exact: true }).fill("A -> B\nB -> C\nC -> D");

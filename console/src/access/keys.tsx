@@ -98,7 +98,7 @@ function Row({ of: k }: { of: Key }) {
             danger
             ask={
               <p>
-                Calls with <code>{k.name}</code> are refused from then on. That cannot be taken back.
+                Calls with this key of <code>{k.name}</code> are refused within seconds. That cannot be taken back.
               </p>
             }
             run={async () => {

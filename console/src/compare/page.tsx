@@ -39,7 +39,7 @@ function Sides({ base, run }: { base: Run | undefined; run: Run | undefined }) {
     ["Created", (r) => <When time={r?.createTime} />],
   ];
   return (
-    <Table label="The two runs" head={["", "Base", "Run", "Difference"]}>
+    <Table label="The two runs" head={["What", "Base", "Run", "Difference"]}>
       {words.map(([name, of]) => (
         <tr key={name}>
           <th scope="row">{name}</th>
