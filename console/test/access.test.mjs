@@ -76,7 +76,8 @@ describe("Questions", { concurrency: false }, () => {
 
 describe("Keys", { concurrency: false }, () => {
   test("Create/TheSecretIsShownOnceAndOpens", async () => {
-    const page = await as("admin", "/keys");
+    const page = await as("admin", "/settings");
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Keys" }).click();
     await page.getByRole("button", { name: /New key|Create the first key/ }).click();
     const form = page.getByRole("dialog");
     await form.getByLabel("Name").fill("dashboard");
@@ -121,6 +122,9 @@ describe("Keys", { concurrency: false }, () => {
       const page = await as("operator", `/${path}`);
       await shown(page, `You may not see ${what}`);
       await page.getByText("operator", { exact: true }).first().waitFor();
+      const nav = page.getByRole("navigation", { name: "Pages" });
+      await nav.getByRole("link", { name: "Runs" }).waitFor();
+      assert.equal(await nav.getByRole("link", { name: /Keys|Audit/ }).count(), 0, "no link leads to what is refused");
       await accessible(page, `${path}-refused`);
       clean(page);
     });

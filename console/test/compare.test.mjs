@@ -37,7 +37,7 @@ describe("Compare", { concurrency: false }, () => {
     const visits = page.getByRole("table", { name: "Visits side by side" });
     assert.equal(await visits.locator("tbody tr").count(), 1, "only what differs");
     await page.getByLabel("with those that do not differ").check();
-    await visits.getByText("figures").waitFor();
+    await visits.getByRole("rowheader", { name: "figures" }).waitFor();
     await accessible(page, "compare");
     clean(page);
   });

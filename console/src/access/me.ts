@@ -8,7 +8,7 @@ export type Scope = "read" | "run" | "approve" | "admin" | "worker";
 
 export function useMe() {
   const session = useSession();
-  return useQuery({ queryKey: ["me", session.key], queryFn: ({ signal }) => get<Caller>("/v1/me", {}, signal), staleTime: 30_000, retry: false });
+  return useQuery({ queryKey: ["me", session.key], queryFn: ({ signal }) => get<Caller>("/v1/me", {}, signal), staleTime: 30_000, retry: false, enabled: !session.refused });
 }
 
 export function may(me: Caller | undefined, scope: Scope): boolean {
