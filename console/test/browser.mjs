@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import assert from "node:assert/strict";
+import { availableParallelism, loadavg } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
@@ -32,7 +33,7 @@ export async function open(browser, { dark = false, phone = false } = {}) {
     viewport: phone ? { width: 390, height: 844 } : { width: 1280, height: 800 },
     hasTouch: phone,
   });
-  context.setDefaultTimeout(10_000);
+  context.setDefaultTimeout(20_000);
   const page = await context.newPage();
   page.faults = [];
   page.on("pageerror", (err) => page.faults.push(`error: ${err.message}`));
@@ -72,6 +73,12 @@ export function bundleSize() {
   return readdirSync(root, { recursive: true })
     .map((name) => statSync(join(root, name)))
     .reduce((n, file) => n + (file.isFile() ? file.size : 0), 0);
+}
+
+/** slack is by how much a machine that others keep busy may take longer; 1 is an idle one. */
+export function slack() {
+  const share = loadavg()[0] / availableParallelism();
+  return share > 2 ? share : 1;
 }
 
 /** table prints rows under a title, and keeps them in a file beside the pictures. */
