@@ -45,7 +45,8 @@ func (demoCmd) Help() string {
 	return `Needs no setup: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. It ends with the address of the run in the console, which it serves until Ctrl-C in a terminal; elsewhere it ends at once. With OPENAI_BASE_URL and OPENAI_API_KEY set, it asks that model instead. With --json it prints only the events of the run, the run, its task and its epic, one per line, and the address if it stays.`
 }
 
-// stays reports whether the suite goes on serving after the run. Where nobody can press Ctrl-C it would hang.
+// stays reports whether the suite goes on serving after the run. Where nobody can press Ctrl-C it would
+// hang.
 func (c *demoCmd) stays(e *env) bool {
 	return c.Stay == "yes" || c.Stay == "auto" && e.io.Interactive && e.io.Typed && !e.json
 }
@@ -171,7 +172,8 @@ type demoSuite struct {
 	ended <-chan struct{}
 }
 
-// serve runs the suite in this process, and returns once it is ready or ctx ends. It serves until life ends.
+// serve runs the suite in this process, and returns once it is ready or ctx ends. It serves until life
+// ends.
 func (c *demoCmd) serve(ctx, life context.Context) (_ *demoSuite, err error) {
 	var undo []func() error // in the order of the steps
 	stop := func() (err error) {

@@ -125,8 +125,8 @@ func (c *devCmd) Run(e *env) error {
 	return err
 }
 
-// showDemo tells the address of the newest run of the demo in these databases, once it can be opened. Where
-// there is none, or it cannot be read, nothing is told.
+// showDemo tells the address of the newest run of the demo in these databases, once it can be opened.
+// Where there is none, or it cannot be read, nothing is told.
 func showDemo(ctx context.Context, e *env, d *stack.Dev) {
 	if d.Ready(ctx) != nil {
 		return
