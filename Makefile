@@ -57,7 +57,7 @@ size: build ## Fail if the binary is larger than MAX_BINARY, or gs:// stores can
 	CGO_ENABLED=0 go test -trimpath -tags nos3 -run WithoutItsClient ./internal/blob
 
 .PHONY: demo
-demo: build ## Run an example plan on an embedded server, with a scripted model; CASSETTE=FILE plays recorded calls
+demo: build ## Run an example plan on an embedded server and serve it to a browser; CASSETTE=FILE plays recorded calls
 	bin/epigraph demo $(if $(CASSETTE),--replay $(CASSETTE))
 
 .PHONY: demo-offline

@@ -1,6 +1,7 @@
 // The frame of all pages: navigation, login, shortcuts, theme.
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { type ComponentType, useEffect, useMemo, useRef, useState } from "react";
+import { may, type Scope, useMe } from "./access/me";
 import { ApiError } from "./api/client";
 import { signOut, useSession } from "./api/session";
 import { Login } from "./login";
@@ -43,6 +44,10 @@ const ActorsPage = later(() => import("./operate/actors"));
 const PricesPage = later(() => import("./operate/prices"));
 const MemoryPage = later(() => import("./operate/memory"));
 const WebhooksPage = later(() => import("./operate/webhooks"));
+const ComparePage = later(() => import("./compare/page"));
+const QuestionsPage = later(() => import("./questions/page"));
+const KeysPage = later(() => import("./access/keys"));
+const AuditPage = later(() => import("./access/audit"));
 const SettingsPage = later(() => import("./operate/settings"));
 const ThreadPage = later(() => import("./threads/page"));
 
@@ -68,10 +73,15 @@ interface Place {
   Page: ComponentType;
   /** One is the page of one of what the list has. */
   One?: ComponentType<{ id: string }>;
+  /** scope is what those have who see its link; all others are told on the page what they lack. */
+  scope?: Scope;
+  /** aside is a page to which others lead. */
+  aside?: boolean;
 }
 
 const places: Place[] = [
   { path: "/runs", name: "Runs", keys: "g r", Page: RunsPage, One: RunPage },
+  { path: "/questions", name: "Questions", keys: "g q", Page: QuestionsPage },
   { path: "/playground", name: "Playground", keys: "g p", Page: PlaygroundPage },
   { path: "/epics", name: "Epics", keys: "g e", Page: EpicsPage, One: EpicPage },
   { path: "/threads", name: "Threads", keys: "g t", Page: ThreadsPage, One: ThreadPage },
@@ -83,6 +93,9 @@ const places: Place[] = [
   { path: "/prices", name: "Prices", keys: "g c", Page: PricesPage },
   { path: "/memory", name: "Memory", keys: "g m", Page: MemoryPage },
   { path: "/webhooks", name: "Webhooks", keys: "g h", Page: WebhooksPage },
+  { path: "/keys", name: "Keys", keys: "g k", Page: KeysPage, scope: "admin" },
+  { path: "/audit", name: "Audit", keys: "g u", Page: AuditPage, scope: "admin" },
+  { path: "/compare", name: "Compare", keys: "g d", Page: ComparePage, aside: true },
   { path: "/settings", name: "Settings", keys: "g i", Page: SettingsPage },
 ];
 
@@ -103,6 +116,22 @@ function Page({ path }: { path: string }) {
         No page has the address <code>{path}</code>. <Link href="/runs">See the runs</Link>.
       </p>
     </Empty>
+  );
+}
+
+function Pages({ path }: { path: string }) {
+  const me = useMe().data;
+  const { place } = placeOf(path);
+  return (
+    <nav aria-label="Pages">
+      {places
+        .filter((p) => !p.aside && (!p.scope || may(me, p.scope)))
+        .map((p) => (
+          <Link key={p.path} href={p.path} aria-current={place === p ? "page" : undefined}>
+            {p.name}
+          </Link>
+        ))}
+    </nav>
   );
 }
 
@@ -171,13 +200,9 @@ export function App() {
         <Link href="/runs" className="brand">
           <img src="/favicon.svg" alt="" width="20" height="20" /> Epigraph
         </Link>
-        <nav aria-label="Pages">
-          {places.map((p) => (
-            <Link key={p.path} href={p.path} aria-current={placeOf(path).place === p ? "page" : undefined}>
-              {p.name}
-            </Link>
-          ))}
-        </nav>
+        <QueryClientProvider key={who} client={queries}>
+          <Pages path={path} />
+        </QueryClientProvider>
         <div className="tools">
           {session.namespace ? <span className="muted namespace">{session.namespace}</span> : null}
           <ThemeSwitch />

@@ -1,8 +1,9 @@
 // Chromium as the pages see it: what each test opens, what it looks at, and the pictures that it leaves.
 import { execFileSync } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import assert from "node:assert/strict";
+import { availableParallelism, loadavg } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
@@ -32,7 +33,7 @@ export async function open(browser, { dark = false, phone = false } = {}) {
     viewport: phone ? { width: 390, height: 844 } : { width: 1280, height: 800 },
     hasTouch: phone,
   });
-  context.setDefaultTimeout(10_000);
+  context.setDefaultTimeout(20_000);
   const page = await context.newPage();
   page.faults = [];
   page.on("pageerror", (err) => page.faults.push(`error: ${err.message}`));
@@ -64,6 +65,28 @@ export async function accessible(page, name) {
     await picture(page, `${name}-${scheme}`);
   }
   await page.emulateMedia({ colorScheme: null });
+}
+
+/** bundleSize is what all files of the console weigh in gzip, as they are committed. */
+export function bundleSize() {
+  const root = join(import.meta.dirname, "../../services/gateway/internal/console/bundle");
+  return readdirSync(root, { recursive: true })
+    .map((name) => statSync(join(root, name)))
+    .reduce((n, file) => n + (file.isFile() ? file.size : 0), 0);
+}
+
+/** slack is by how much a machine that others keep busy may take longer; 1 is an idle one. */
+export function slack() {
+  const share = loadavg()[0] / availableParallelism();
+  return share > 2 ? share : 1;
+}
+
+/** table prints rows under a title, and keeps them in a file beside the pictures. */
+export function table(title, head, rows) {
+  const line = (cells) => `| ${cells.map((c, i) => c.padEnd(Math.max(...[head, ...rows].map((r) => r[i].length)))).join(" | ")} |`;
+  const text = [title, "", line(head), line(head.map((h, i) => "-".repeat(Math.max(...[head, ...rows].map((r) => r[i].length))))), ...rows.map(line), ""].join("\n");
+  console.log(`\n${text}`);
+  writeFileSync(join(pictures, "figures.md"), `# ${text}`);
 }
 
 /** clean asserts that no script failed and nothing was refused by the policy of the page. */

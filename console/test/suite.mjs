@@ -15,6 +15,7 @@ export function suite(options = {}) {
   });
   s.at = async (path, look) => {
     const page = await open(s.browser, look);
+    if (look?.key) await page.addInitScript((key) => sessionStorage.setItem("epigraph.key", key), look.key);
     await page.goto(s.server.url + path);
     return page;
   };

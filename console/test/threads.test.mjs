@@ -92,7 +92,7 @@ describe("Threads", { concurrency: false }, () => {
     await page.getByLabel("Agent", { exact: true }).fill("agent/asker");
     await page.keyboard.press("Enter");
     await page.getByText("About tea").waitFor({ state: "detached" });
-    await page.getByRole("link", { name: "Questions" }).click();
+    await page.getByRole("table", { name: "Threads" }).getByRole("link", { name: "Questions" }).click();
     await page.waitForURL(/\/threads\/thr_/);
     const phone = await s.at(new URL(page.url()).pathname, { phone: true });
     await shown(phone, "Go on");

@@ -1,8 +1,6 @@
 // What this tab and the server are.
-import { useQuery } from "@tanstack/react-query";
-import { get } from "../api/client";
+import { useMe } from "../access/me";
 import { signOut, useSession } from "../api/session";
-import type { Caller } from "../api/types";
 import { Fact } from "../ui/facts";
 import { useServer } from "../ui/server";
 import { Fault, usePageTitle } from "../ui/parts";
@@ -13,7 +11,7 @@ export default function SettingsPage() {
   const session = useSession();
   const [theme, setTheme] = useTheme();
   const server = useServer();
-  const me = useQuery({ queryKey: ["me", session.key], queryFn: ({ signal }) => get<Caller>("/v1/me", {}, signal), retry: false });
+  const me = useMe();
   return (
     <>
       <div className="heading">

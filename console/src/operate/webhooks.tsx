@@ -5,6 +5,7 @@ import { Table } from "../ui/filters";
 import { word } from "../ui/format";
 import { More, usePages } from "../ui/pages";
 import { Command, Empty, State, usePageTitle } from "../ui/parts";
+import { Deliveries } from "../workflows/triggers";
 
 export default function WebhooksPage() {
   usePageTitle("Webhooks");
@@ -46,6 +47,7 @@ export default function WebhooksPage() {
           </Empty>
         ) : null}
         <More of={triggers} />
+        {incoming.length > 0 ? <Deliveries triggers={incoming} /> : null}
       </section>
       <section>
         <h2>Told by schedules</h2>
@@ -64,7 +66,7 @@ export default function WebhooksPage() {
             ))}
           </Table>
         ) : schedules.isSuccess ? (
-          <p className="muted">No schedule tells a webhook. A start names the webhooks that are told what becomes of its run: --webhook URL.</p>
+          <p className="muted">No schedule tells a webhook. A start names the webhooks that are told what becomes of its run: --webhook URL. The page of a run lists its webhooks.</p>
         ) : null}
         <More of={schedules} />
       </section>

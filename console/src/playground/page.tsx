@@ -75,6 +75,8 @@ export default function PlaygroundPage() {
     enabled: readable,
     staleTime: 60_000,
     retry: false,
+    // The forecast stays in its place while the next one is made. What can be run is that of the text at hand alone.
+    placeholderData: keepPreviousData,
   });
   const run = useMutation({
     mutationFn: () => post<Run>("/v1/runs", { graph: compiled.data?.made.graph, requestId: requestId() }),
@@ -98,7 +100,8 @@ export default function PlaygroundPage() {
   };
   useShortcuts([{ keys: "e", does: "Edit the plan", run: () => field.current?.focus() }]);
 
-  const ready = readable && compiled.isSuccess && (compiled.data?.checked.faults?.length ?? 0) === 0 && later === text && laterNamed === named;
+  const made = readable ? compiled.data : undefined;
+  const ready = readable && compiled.isSuccess && !compiled.isPlaceholderData && (compiled.data?.checked.faults?.length ?? 0) === 0 && later === text && laterNamed === named;
   const count = found.filter((f) => f.level === "error").length;
   const look = plan?.graph ? forecast(plan.graph) : undefined;
   const chosenActor = actors.data?.actors?.find((a) => a.name === actor);
@@ -251,15 +254,15 @@ export default function PlaygroundPage() {
               <p>
                 {look.problems} calls of <code>{actor}</code> at least, of which {look.depth} wait for each other and {look.width === 1 ? "one runs" : `up to ${look.width} run`} at once.
               </p>
-              {ready && compiled.data?.made.graph ? <GraphForecast graph={compiled.data.made.graph} /> : null}
+              {made?.made.graph ? <GraphForecast graph={made.made.graph} old={!ready} /> : null}
             </>
           ) : null}
           {compiled.error instanceof ApiError ? <Fault error={compiled.error} /> : null}
-          {compiled.data?.checked.faults?.length ? (
+          {made?.checked.faults?.length ? (
             <div className="fault">
               <strong>The graph cannot run:</strong>
               <ul>
-                {compiled.data.checked.faults.slice(0, 20).map((f, i) => (
+                {made.checked.faults.slice(0, 20).map((f, i) => (
                   <li key={i}>
                     {f.message} <code>{f.code}</code>
                     {f.hint ? <div className="small">{f.hint}</div> : null}
@@ -268,9 +271,9 @@ export default function PlaygroundPage() {
               </ul>
             </div>
           ) : null}
-          {compiled.data?.checked.warnings?.length ? (
+          {made?.checked.warnings?.length ? (
             <ul className="plain findings">
-              {compiled.data.checked.warnings.slice(0, 20).map((f, i) => (
+              {made.checked.warnings.slice(0, 20).map((f, i) => (
                 <li key={i} className="warning">
                   <span className="level">warning</span> {f.message} <code>{f.code}</code>
                 </li>

@@ -1,13 +1,12 @@
 // One run: its graph, timeline, events, questions, and why it stands.
-import type { Run } from "../api/types";
-import { Link, setQuery, useAddress } from "../router";
+import { Link, navigate, setQuery, useAddress } from "../router";
 import { Tabs } from "../ui/filters";
-import { count, dollars, duration } from "../ui/format";
+import { count, dollars, duration, word } from "../ui/format";
 import { Fault, Json, State, usePageTitle, useNow, When } from "../ui/parts";
-import { linkOf, useServer } from "../ui/server";
 import { useShortcuts } from "../ui/shortcuts";
 import { Actions } from "./actions";
 import { Amend } from "./amend";
+import { Elsewhere } from "./elsewhere";
 import { Explanation } from "./explain";
 import { GraphView } from "./graph";
 import { Interrupts } from "./interrupts";
@@ -23,34 +22,6 @@ const tabs = [
   { name: "result", title: "Input and result" },
   { name: "amend", title: "Amend" },
 ];
-
-/** Elsewhere links to the trace and the logs of a run, where the configuration says where they are. */
-function Elsewhere({ run }: { run: Run }) {
-  const server = useServer().data;
-  const trace = run.traceId ? linkOf(server?.links?.trace, run, server?.namespace) : undefined;
-  const logs = linkOf(server?.links?.logs, run, server?.namespace);
-  return (
-    <>
-      {run.traceId ? (
-        <span title="The id of the trace, to be found in the tracing system">
-          trace{" "}
-          {trace ? (
-            <a href={trace} target="_blank" rel="noreferrer">
-              {run.traceId}
-            </a>
-          ) : (
-            <code>{run.traceId}</code>
-          )}
-        </span>
-      ) : null}
-      {logs ? (
-        <a href={logs} target="_blank" rel="noreferrer">
-          logs
-        </a>
-      ) : null}
-    </>
-  );
-}
 
 function Facts() {
   const model = useModel();
@@ -93,6 +64,7 @@ function Facts() {
         </span>
       ) : null}
       <Elsewhere run={run} />
+      <Link href={`/compare?run=${run.id}`}>{run.forkedFromRunId ? "compare with its origin" : "compare"}</Link>
     </p>
   );
 }
@@ -122,6 +94,19 @@ function Result() {
           </>
         ) : null}
       </section>
+      {run.webhooks && run.webhooks.length > 0 ? (
+        <section>
+          <h2>Webhooks</h2>
+          <ul>
+            {run.webhooks.map((w, i) => (
+              <li key={`${w.url}-${i}`}>
+                <code>{w.url}</code> <span className="muted">{w.events?.map((e) => word(e.replace("WEBHOOK_EVENT_", ""))).join(", ") || "run ended"}</span>
+              </li>
+            ))}
+          </ul>
+          <p className="small muted">Deliveries to them are not listed by the API: the log of the executor names those that failed for good.</p>
+        </section>
+      ) : null}
     </div>
   );
 }
@@ -138,6 +123,7 @@ function Body() {
   usePageTitle(model.run?.graphName || model.id);
   useShortcuts([
     ...tabs.map((t, i) => ({ keys: String(i + 1), does: t.title, run: () => setQuery({ tab: t.name }) })),
+    { keys: "D", does: "Compare with another run", run: () => navigate(`/compare?run=${model.id}`) },
     { keys: "f", does: "Find a node", run: () => document.getElementById("find-node")?.focus() },
     { keys: "Escape", does: "Close the node", run: () => choose("") },
   ]);

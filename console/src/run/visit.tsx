@@ -1,27 +1,15 @@
 // What is known of one node: what it was given, and each of its visits.
 import { useState } from "react";
-import type { GraphNode, Visit } from "../api/types";
+import type { Visit } from "../api/types";
 import { Link } from "../router";
 import { Fact } from "../ui/facts";
 import { count, dollars, duration, milliseconds, word } from "../ui/format";
 import { Json, State, When } from "../ui/parts";
 import { childrenOf, useChildren } from "./children";
+import { Detail, NodeArguments } from "./detail";
+import { Elsewhere } from "./elsewhere";
 import { Fork } from "./fork";
 import { useModel, useVisits } from "./use";
-
-function Arguments({ node, from }: { node: GraphNode; from: string[] }) {
-  const args: Record<string, unknown> = {};
-  if (node.args && node.args.length > 0) args.args = node.args;
-  if (node.named && Object.keys(node.named).length > 0) args.named = node.named;
-  if (node.bind && Object.keys(node.bind).length > 0) args.bind = node.bind;
-  return (
-    <>
-      <h3>Arguments</h3>
-      {Object.keys(args).length > 0 ? <Json value={args} label="Arguments of the node" /> : <p className="small muted">The node has none of its own.</p>}
-      {from.length > 0 ? <p className="small muted">With what is passed on by {from.join(", ")}.</p> : null}
-    </>
-  );
-}
 
 function Took({ visit }: { visit: Visit }) {
   const whole = visit.startTime && visit.endTime ? Date.parse(visit.endTime) - Date.parse(visit.startTime) : undefined;
@@ -133,7 +121,12 @@ export function NodePanel({ id, onClose }: { id: string; onClose: () => void }) 
         </label>
       ) : null}
       {visit ? <VisitFacts visit={visit} /> : <p className="muted">The node has not run yet.</p>}
-      <Arguments node={node} from={from} />
+      {visit ? <Detail key={visit.visit} node={node} visit={visit} from={from} /> : <NodeArguments node={node} from={from} />}
+      {model.run && visit ? (
+        <p className="small elsewhere">
+          <Elsewhere run={model.run} visit={visit} />
+        </p>
+      ) : null}
       <p className="buttons">
         <Fork node={node} visit={visit} />
       </p>

@@ -3,7 +3,7 @@ import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { get } from "../api/client";
 import type { ListRuns, Run } from "../api/types";
-import { Link, useAddress } from "../router";
+import { Link, navigate, useAddress } from "../router";
 import { count, dollars, duration, word } from "../ui/format";
 import { Command, Empty, Fault, State, Status, usePageTitle, useNow, When } from "../ui/parts";
 import { step, useShortcuts } from "../ui/shortcuts";
@@ -97,6 +97,12 @@ function NoRuns({ filtered }: { filtered: boolean }) {
   );
 }
 
+/** compare shows two runs side by side: the earlier one is the base. */
+function compare(two: Run[]) {
+  const [base, run] = [...two].sort((a, b) => Date.parse(a.createTime ?? "") - Date.parse(b.createTime ?? ""));
+  navigate(`/compare?run=${run?.id}&base=${base?.id}`);
+}
+
 export function RunsPage() {
   usePageTitle("Runs");
   const { query } = useAddress();
@@ -128,6 +134,7 @@ export function RunsPage() {
       does: "Choose the run, or not",
       run: () => document.activeElement?.closest("tr")?.querySelector<HTMLInputElement>("input[type=checkbox]")?.click(),
     },
+    { keys: "D", does: "Compare the two chosen runs", run: () => picked.length === 2 && compare(picked) },
     { keys: "/", does: "Filter by a label", run: () => document.getElementById("label-filter")?.focus() },
   ]);
   const byFilter = bulkFilter(filter, Date.now());
@@ -144,6 +151,11 @@ export function RunsPage() {
           {picked.length > 0 ? (
             <>
               <span className="small">{picked.length} chosen</span>
+              {picked.length === 2 ? (
+                <button type="button" className="primary" onClick={() => compare(picked)}>
+                  Compare
+                </button>
+              ) : null}
               {(["pause", "resume", "cancel"] as const).map((v) => (
                 <button key={v} type="button" onClick={() => setVerb(v)}>
                   {v}

@@ -7,8 +7,8 @@ interface Page {
   nextPageToken?: string;
 }
 
-/** usePages reads a list, page after page as they are asked for. */
-export function usePages<P extends Page>(key: readonly unknown[], path: string, query: Query, enabled = true) {
+/** usePages reads a list, page after page as they are asked for; every is how often what no stream tells is read again. */
+export function usePages<P extends Page>(key: readonly unknown[], path: string, query: Query, enabled = true, every: number | false = false) {
   return useInfiniteQuery({
     queryKey: [...key, query],
     queryFn: ({ pageParam, signal }) => get<P>(path, { pageSize: 50, ...query, pageToken: pageParam }, signal),
@@ -16,6 +16,7 @@ export function usePages<P extends Page>(key: readonly unknown[], path: string, 
     getNextPageParam: (last) => last.nextPageToken || undefined,
     placeholderData: keepPreviousData,
     enabled,
+    refetchInterval: every,
   });
 }
 

@@ -8,9 +8,12 @@ import { Fault } from "../ui/parts";
 type Body = { ref: string } | { source: string; form?: string };
 
 function Amount({ name, of, write }: { name: string; of: ForecastAmount | undefined; write: (n: string) => string }) {
+  // Without runs of its own the numbers are made of the shape of the graph; the notes say of what.
+  const half = of?.runs ? `in half of ${count(of.runs)} runs` : "as likely as not";
+  const nine = of?.runs ? "in nine of ten" : "in nine of ten cases";
   const parts = [
-    of?.p50 === undefined ? "" : `${write(of.p50)} in half of ${count(of.runs)} runs`,
-    of?.p90 === undefined ? "" : `${write(of.p90)} in nine of ten`,
+    of?.p50 === undefined ? "" : `${write(of.p50)} ${half}`,
+    of?.p90 === undefined ? "" : `${write(of.p90)} ${nine}`,
     of?.answers === undefined ? "" : `answers of models: ${write(of.answers) || "none"} at most`,
     of?.budget === undefined ? "" : `budget ${write(of.budget)}`,
   ].filter(Boolean);
@@ -22,7 +25,8 @@ function Amount({ name, of, write }: { name: string; of: ForecastAmount | undefi
   );
 }
 
-export function ForecastOf({ body }: { body: Body }) {
+/** ForecastOf shows the forecast of a workflow or a graph; old says that it is of the text before the last change. */
+export function ForecastOf({ body, old }: { body: Body; old?: boolean }) {
   const forecast = useQuery({
     queryKey: ["forecast", body],
     queryFn: ({ signal }) => post<WorkflowForecast>("/v1/workflows:forecast", body, signal),
@@ -34,7 +38,9 @@ export function ForecastOf({ body }: { body: Body }) {
   if (!f) return <Fault error={forecast.error} />;
   return (
     <section aria-label="Forecast of cost and time">
-      <h2>Forecast</h2>
+      <h2>
+        Forecast {old || forecast.isPlaceholderData ? <span className="small muted">being made anew</span> : null}
+      </h2>
       <dl className="facts">
         <Amount name="Cost" of={f.costNanoUsd} write={(n) => dollars(n) || "$0"} />
         <Amount name="Tokens" of={f.tokens} write={(n) => count(n)} />
@@ -52,6 +58,6 @@ export function ForecastOf({ body }: { body: Body }) {
 }
 
 /** GraphForecast is that of a graph which is not in the catalog. */
-export function GraphForecast({ graph }: { graph: Graph }) {
-  return <ForecastOf body={{ source: JSON.stringify(graph), form: "WORKFLOW_FORM_GRAPH" }} />;
+export function GraphForecast({ graph, old }: { graph: Graph; old: boolean }) {
+  return <ForecastOf old={old} body={{ source: JSON.stringify(graph), form: "WORKFLOW_FORM_GRAPH" }} />;
 }

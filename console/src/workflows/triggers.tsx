@@ -19,10 +19,15 @@ function Secret({ trigger }: { trigger: Trigger }) {
   ) : null;
 }
 
-function Deliveries({ triggers }: { triggers: Trigger[] }) {
+const deliveryStates = ["received", "started", "refused", "failed"];
+
+/** Deliveries are what triggers were told, and what became of it. No stream tells of them: they are read again. */
+export function Deliveries({ triggers }: { triggers: Trigger[] }) {
   const queries = useQueryClient();
   const [of, setOf] = useState("");
-  const list = usePages<ListDeliveries>(["deliveries"], "/v1/trigger_deliveries", { triggerId: of }, triggers.length > 0);
+  const [state, setState] = useState("");
+  const query = { triggerId: of, state: state && `TRIGGER_DELIVERY_STATE_${state.toUpperCase()}` };
+  const list = usePages<ListDeliveries>(["deliveries"], "/v1/trigger_deliveries", query, triggers.length > 0, 5_000);
   const mine = new Map(triggers.map((t) => [t.id, t.name]));
   const all = (list.data?.pages.flatMap((p) => p.deliveries ?? []) ?? []).filter((d) => mine.has(d.triggerId));
   return (
@@ -38,9 +43,18 @@ function Deliveries({ triggers }: { triggers: Trigger[] }) {
             </option>
           ))}
         </select>
+      </label>{" "}
+      <label className="small">
+        State{" "}
+        <select value={state} onChange={(e) => setState(e.target.value)}>
+          <option value="">any</option>
+          {deliveryStates.map((s) => (
+            <option key={s}>{s}</option>
+          ))}
+        </select>
       </label>
       {all.length > 0 ? (
-        <Table label="Deliveries of triggers" head={["State", "Trigger", "Received", "Run", "Do"]}>
+        <Table label="Deliveries of triggers" head={["State", "Trigger", "Received", "Tries", "Run", "Do"]}>
           {all.map((d) => (
             <tr key={d.id}>
               <td data-name="State">
@@ -51,6 +65,14 @@ function Deliveries({ triggers }: { triggers: Trigger[] }) {
               </td>
               <td data-name="Received">
                 <When time={d.receiveTime} />
+              </td>
+              <td data-name="Tries">
+                {d.attempts ?? 0}
+                {d.nextTime && !d.endTime ? (
+                  <span className="small muted">
+                    , next <When time={d.nextTime} />
+                  </span>
+                ) : null}
               </td>
               <td data-name="Run">{d.runId ? <Link href={`/runs/${d.runId}`}>{d.runId}</Link> : ""}</td>
               <td data-name="Do">
@@ -66,7 +88,7 @@ function Deliveries({ triggers }: { triggers: Trigger[] }) {
           ))}
         </Table>
       ) : list.isSuccess ? (
-        <p className="muted">Nothing was delivered yet.</p>
+        <p className="muted">{state || of ? "No delivery matches." : "Nothing was delivered yet."}</p>
       ) : null}
       <More of={list} />
     </section>

@@ -33,11 +33,22 @@ type demoCmd struct {
 	Record  string `help:"Write all model calls to a cassette." placeholder:"FILE" xor:"cassette"`
 	Replay  string `help:"Answer from a cassette, at the pace of its calls; no model is asked." placeholder:"FILE" xor:"cassette"`
 	Nearest bool   `help:"With --replay, let the most similar request answer where none is equal; what drifted goes to FILE.drift.jsonl."`
+	Stay    string `help:"Whether the suite goes on serving the console after the run, until Ctrl-C: yes, no, or auto, which is yes in a terminal." enum:"auto,yes,no" default:"auto"`
+	Data    string `help:"Folder for the databases, which stays; \"epigraph dev\" shows the run again. Default is a temporary one, which is removed." aliases:"data-dir" placeholder:"DIR" type:"path"`
 }
+
+// demoLabel is on the run of the demo, so that "epigraph dev" on the same databases finds it.
+func demoLabel() map[string]string { return map[string]string{"example": "launch"} }
 
 // Help says what the demo needs.
 func (demoCmd) Help() string {
-	return `Needs no setup: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, it asks that model instead. With --json it prints only the events of the run, the run, its task and its epic, one per line.`
+	return `Needs no setup: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. It ends with the address of the run in the console, which it serves until Ctrl-C in a terminal; elsewhere it ends at once. With OPENAI_BASE_URL and OPENAI_API_KEY set, it asks that model instead. With --json it prints only the events of the run, the run, its task and its epic, one per line, and the address if it stays.`
+}
+
+// stays reports whether the suite goes on serving after the run. Where nobody can press Ctrl-C it would
+// hang.
+func (c *demoCmd) stays(e *env) bool {
+	return c.Stay == "yes" || c.Stay == "auto" && e.io.Interactive && e.io.Typed && !e.json
 }
 
 // Run shows the main job from a model's text to the costs.
@@ -56,7 +67,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := c.serve(ctx)
+	d, err := c.serve(ctx, e.ctx)
 	if err != nil {
 		return err
 	}
@@ -78,7 +89,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 	}
 	defer s.close()
 	s.executor = overREST{ExecutorServiceClient: s.executor, api: "http://" + d.HTTPAddr() + "/v1", key: d.APIKey()}
-	cmd := runCmd{runStart: runStart{Epic: "Launch the new release"}, Name: "launch", OnConflict: "fail"}
+	cmd := runCmd{runStart: runStart{Epic: "Launch the new release", Labels: demoLabel()}, Name: "launch", OnConflict: "fail"}
 	req, err := cmd.request()
 	if err != nil {
 		return err
@@ -102,19 +113,52 @@ func (c *demoCmd) Run(e *env) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := d.stop(); err != nil { // the last spans end with the servers
-		return err
+	stays := c.stays(e)
+	if !stays {
+		if err := d.stop(); err != nil { // the last spans end with the servers
+			return err
+		}
 	}
 	columns := 120
 	if e.io.Width > 0 {
 		columns = min(e.io.Width-1, columns)
 	}
 	say("%s", view.Waterfall(style, d.Ring().Trace(final.GetTraceId()), columns))
-	say("\n%s `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"))
 	if c.Replay != "" {
-		return c.drifted(e)
+		if err := c.drifted(e); err != nil {
+			return err
+		}
 	}
+	if stays {
+		return c.stay(e, d, r.GetId(), say)
+	}
+	if c.Data != "" {
+		say("\n%s `epigraph dev --data %s` shows this run at an address for a browser; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"), c.Data)
+		return nil
+	}
+	say("\n%s `epigraph demo --stay yes` goes on serving this run at an address for a browser; `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"))
 	return nil
+}
+
+// stay tells the address of the run in the console, and serves it until the command is stopped.
+func (c *demoCmd) stay(e *env, d *demoSuite, run string, say func(format string, args ...any)) error {
+	address := "http://" + d.HTTPAddr() + "/runs/" + run
+	if e.json {
+		if err := printValue(e.io.Out, map[string]string{"console": address}); err != nil {
+			return err
+		}
+	}
+	gone := "and removes its databases"
+	if c.Data != "" {
+		gone = "and keeps its databases in " + c.Data
+	}
+	say("\n%s  %s\n", e.io.style().Bold("Open in a browser:"), address)
+	say("Ctrl-C ends the demo %s. Then `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", gone)
+	select {
+	case <-e.ctx.Done():
+	case <-d.ended: // by itself: stop says why
+	}
+	return d.stop()
 }
 
 // demoSuite is the running suite of the demo.
@@ -124,10 +168,13 @@ type demoSuite struct {
 	model string
 	// stop stops the suite and removes its databases. Calls after the first do nothing.
 	stop func() error
+	// ended is closed when the suite no longer serves.
+	ended <-chan struct{}
 }
 
-// serve runs the suite in this process on databases in a temporary folder, and returns once it is ready.
-func (c *demoCmd) serve(ctx context.Context) (_ *demoSuite, err error) {
+// serve runs the suite in this process, and returns once it is ready or ctx ends. It serves until life
+// ends.
+func (c *demoCmd) serve(ctx, life context.Context) (_ *demoSuite, err error) {
 	var undo []func() error // in the order of the steps
 	stop := func() (err error) {
 		for _, f := range slices.Backward(undo) {
@@ -163,23 +210,29 @@ func (c *demoCmd) serve(ctx context.Context) (_ *demoSuite, err error) {
 	}
 	cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.Model = asked })
 
-	dir, err := os.MkdirTemp("", "epigraph-demo-")
+	dir := c.Data
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "epigraph-demo-"); err != nil {
+			return nil, err
+		}
+		undo = append(undo, func() error { return os.RemoveAll(dir) })
+	}
+	d, err := stack.OpenDev(life, stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
 	if err != nil {
 		return nil, err
 	}
-	undo = append(undo, func() error { return os.RemoveAll(dir) })
-	d, err := stack.OpenDev(ctx, stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
-	if err != nil {
-		return nil, err
-	}
-	served := make(chan error, 1)
-	sctx, stopServing := context.WithCancel(ctx)
-	go func() { served <- d.Run(sctx) }()
-	undo = append(undo, func() error { stopServing(); return <-served })
+	ended := make(chan struct{})
+	var served error // read once ended is closed
+	sctx, stopServing := context.WithCancel(life)
+	go func() {
+		defer close(ended)
+		served = d.Run(sctx)
+	}()
+	undo = append(undo, func() error { stopServing(); <-ended; return served })
 	if err := d.Ready(ctx); err != nil {
 		return nil, err
 	}
-	return &demoSuite{Dev: d, model: asked, stop: stop}, nil
+	return &demoSuite{Dev: d, model: asked, stop: stop, ended: ended}, nil
 }
 
 // cassette has the model calls recorded or played back.

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
 // settings are what every server command takes: a file, and single settings over it.
@@ -110,7 +111,40 @@ func (c *devCmd) Run(e *env) error {
 	if err := c.announce(e, d); err != nil {
 		return errors.Join(err, d.Close())
 	}
-	return d.Run(e.ctx)
+	ctx, cancel := context.WithCancel(e.ctx)
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		if !e.json {
+			showDemo(ctx, e, d)
+		}
+	}()
+	err = d.Run(e.ctx)
+	cancel()
+	<-shown
+	return err
+}
+
+// showDemo tells the address of the newest run of the demo in these databases, once it can be opened.
+// Where there is none, or it cannot be read, nothing is told.
+func showDemo(ctx context.Context, e *env, d *stack.Dev) {
+	if d.Ready(ctx) != nil {
+		return
+	}
+	own := *e
+	own.ctx, own.passing = ctx, true
+	own.client.Addr, own.client.PlannerAddr, own.client.ExecutorAddr, own.client.RegistryAddr = reachable(d.GRPCAddr(), nil)[0], "", "", ""
+	own.client.APIKey, own.client.Namespace, own.client.TLS = d.APIKey(), "", false
+	s, err := own.connect()
+	if err != nil {
+		return
+	}
+	defer s.close()
+	runs, err := s.executor.ListRuns(ctx, &executorv1.ListRunsRequest{Labels: demoLabel(), PageSize: 1})
+	if err != nil || len(runs.GetRuns()) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintf(e.io.Out, "The run of the demo: http://%s/runs/%s\n", reachable(d.HTTPAddr(), nil)[0], runs.GetRuns()[0].GetId())
 }
 
 // script is what the scripted model answers.

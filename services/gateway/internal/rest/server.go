@@ -158,6 +158,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		registryv1.RegisterWorkflowServiceHandlerClient(ctx, s.mux, registryv1.NewWorkflowServiceClient(registry)),
 		registryv1.RegisterMemoryServiceHandlerClient(ctx, s.mux, registryv1.NewMemoryServiceClient(registry)),
 		registryv1.RegisterKeyServiceHandlerClient(ctx, s.mux, registryv1.NewKeyServiceClient(registry)),
+		registryv1.RegisterAuditServiceHandlerClient(ctx, s.mux, registryv1.NewAuditServiceClient(registry)),
 	); err != nil {
 		return nil, fmt.Errorf("register handlers: %w", err)
 	}
