@@ -83,8 +83,14 @@ type Config struct {
 	CellInFlight int `help:"maximum number of calls under way to one service of one cell"`
 }
 
-// OIDC says whose tokens are believed, and how browsers log in.
-type OIDC = oidc.Config
+type (
+	// OIDC says whose tokens are believed, and how browsers log in.
+	OIDC = oidc.Config
+	// Issuer is an OpenID provider.
+	Issuer = oidc.Issuer
+	// Grant gives the users of a group a role in a namespace.
+	Grant = oidc.Grant
+)
 
 // TLS names the certificate with which the gateway serves; without one it serves plain text.
 type TLS struct {

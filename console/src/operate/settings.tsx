@@ -1,7 +1,7 @@
 // What this tab and the server are.
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../api/client";
-import { signOut, useSession } from "../api/session";
+import { logOut, signOut, useSession } from "../api/session";
 import type { Caller } from "../api/types";
 import { Fact } from "../ui/facts";
 import { useServer } from "../ui/server";
@@ -36,6 +36,13 @@ export default function SettingsPage() {
               <span>A key is used in this tab.</span>
               <button type="button" onClick={signOut}>
                 Forget the key
+              </button>
+            </p>
+          ) : me.data?.principal?.startsWith("user:") ? (
+            <p className="buttons">
+              <span>You are logged in.</span>
+              <button type="button" onClick={() => void logOut()}>
+                Log out
               </button>
             </p>
           ) : (
