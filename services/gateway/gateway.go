@@ -61,7 +61,7 @@ type Config struct {
 	Retry     time.Duration `help:"pause before clients of an event stream reconnect"`
 
 	// PublicURL is where clients reach the gateway, through a proxy that ends TLS for example.
-	PublicURL string `conf:"public_url" help:"address of the gateway as clients know it, for cards of agents, such as https://host; that of each request by default"`
+	PublicURL string `conf:"public_url" help:"address of the gateway as clients know it, for cards of agents and logins, such as https://host; that of each request by default"`
 
 	// OIDC has the providers at which people prove who they are.
 	OIDC OIDC `conf:"oidc"`
