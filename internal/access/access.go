@@ -81,24 +81,27 @@ const (
 	Open = "open"
 	// Key is an API key.
 	Key = "key"
+	// User is a person who logged in at an OpenID provider.
+	User = "user"
 	// Internal is another service of the installation. It may do everything.
 	Internal = "service"
 )
 
 // Principal is who calls. The zero value may do nothing.
 type Principal struct {
-	// Kind is Open, Key or Internal.
+	// Kind is Open, Key, User or Internal.
 	Kind string
-	// Name is the API key's name, else empty.
+	// Name is the name of the API key or of the user, else empty.
 	Name string
-	// Scopes are those of an API key, or Service.
+	// Scopes are those of an API key or a user, or Service.
 	Scopes []Scope
 }
 
-// String is how a principal is recorded: "key:NAME", "open" or "service"; empty for the zero value.
+// String is how a principal is recorded: "key:NAME", "user:NAME", "open" or "service"; empty for the
+// zero value.
 func (p Principal) String() string {
-	if p.Kind == Key {
-		return Key + ":" + p.Name
+	if p.Kind == Key || p.Kind == User {
+		return p.Kind + ":" + p.Name
 	}
 	return p.Kind
 }
@@ -152,12 +155,19 @@ func Authorize(p Principal, method string) error {
 	if slices.Contains(need, Service) {
 		return e.Hint("only services of the installation call this")
 	}
-	return e.Hint("use an API key that has it in its scopes, or a role with it: docs/access.md").Set("scope", orList(need))
+	e = e.Set("scope", orList(need))
+	if p.Kind == User {
+		return e.Hint("ask for a role that has it, by a group in gateway.oidc.issuers.grants: docs/access.md")
+	}
+	return e.Hint("use an API key that has it in its scopes, or a role with it: docs/access.md")
 }
 
 func who(p Principal) string {
-	if p.Kind == Key {
+	switch p.Kind {
+	case Key:
 		return fmt.Sprintf("the API key %q", p.Name)
+	case User:
+		return fmt.Sprintf("the user %q", p.Name)
 	}
 	return "this caller"
 }
@@ -191,7 +201,7 @@ func (p Principal) Encode() string {
 func Decode(s string) (Principal, error) {
 	v, err := url.ParseQuery(s)
 	kind := v.Get("kind")
-	if err != nil || kind != Key && kind != Open {
+	if err != nil || kind != Key && kind != User && kind != Open {
 		return Principal{}, errs.New(errs.InvalidArgument, "PRINCIPAL_INVALID", "the principal cannot be read")
 	}
 	p := Principal{Kind: kind, Name: v.Get("name")}

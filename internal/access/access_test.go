@@ -273,6 +273,7 @@ func TestPrincipal(t *testing.T) {
 	for _, p := range []access.Principal{
 		{Kind: access.Open},
 		{Kind: access.Key, Name: "Zoë & co=;,", Scopes: []access.Scope{access.Run, access.Approve}},
+		{Kind: access.User, Name: "corp/zoë@example.com", Scopes: []access.Scope{access.Read}},
 	} {
 		got, err := access.Decode(p.Encode())
 		require.NoError(t, err)

@@ -30,6 +30,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/oidc"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/rest"
 )
 
@@ -60,7 +61,10 @@ type Config struct {
 	Retry     time.Duration `help:"pause before clients of an event stream reconnect"`
 
 	// PublicURL is where clients reach the gateway, through a proxy that ends TLS for example.
-	PublicURL string `conf:"public_url" help:"address of the gateway as clients know it, for cards of agents, such as https://host; that of each request by default"`
+	PublicURL string `conf:"public_url" help:"address of the gateway as clients know it, for cards of agents and logins, such as https://host; that of each request by default"`
+
+	// OIDC has the providers at which people prove who they are.
+	OIDC OIDC `conf:"oidc"`
 
 	// Console is what the pages of the console are told besides the API.
 	Console Console
@@ -78,6 +82,15 @@ type Config struct {
 	// blocks only its own calls.
 	CellInFlight int `help:"maximum number of calls under way to one service of one cell"`
 }
+
+type (
+	// OIDC says whose tokens are believed, and how browsers log in.
+	OIDC = oidc.Config
+	// Issuer is an OpenID provider.
+	Issuer = oidc.Issuer
+	// Grant gives the users of a group a role in a namespace.
+	Grant = oidc.Grant
+)
 
 // TLS names the certificate with which the gateway serves; without one it serves plain text.
 type TLS struct {
@@ -105,6 +118,7 @@ func DefaultConfig() Config {
 		Retry:          3 * time.Second,
 		Grace:          host.DefaultGrace,
 		CellInFlight:   4096,
+		OIDC:           oidc.DefaultConfig(),
 	}
 }
 
@@ -142,7 +156,7 @@ func (c Config) Validate() error {
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "") {
 		faults = append(faults, fmt.Errorf("public_url: %q is no address of a server; write it as https://host", c.PublicURL))
 	}
-	faults = append(faults, c.Console.validate()...)
+	faults = append(append(faults, c.OIDC.Validate(c.PublicURL)...), c.Console.validate()...)
 	return errors.Join(append(faults, c.validateCells()...)...)
 }
 
@@ -162,7 +176,7 @@ func (c Config) proxies() (out rest.Proxies, err error) {
 }
 
 // open reports whether requests without an API key are let in.
-func (c Config) open() bool { return c.Anonymous || len(c.Keys) == 0 }
+func (c Config) open() bool { return c.Anonymous || len(c.Keys) == 0 && len(c.OIDC.Issuers) == 0 }
 
 // CheckOrigins refuses pages of every origin where no API key is needed. Open does so, too.
 func (c Config) CheckOrigins() error {
@@ -248,7 +262,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	anonymous := cfg.open()
 	if anonymous && !loopback(cfg, d) {
 		what, hint := "without API keys", "set gateway.keys, or listen on 127.0.0.1"
-		if len(cfg.Keys) > 0 {
+		if len(cfg.Keys)+len(cfg.OIDC.Issuers) > 0 {
 			what, hint = "with gateway.anonymous", "turn gateway.anonymous off, or listen on 127.0.0.1"
 		}
 		return nil, errs.New(errs.InvalidArgument, "ADDRESS_NOT_LOOPBACK",
@@ -257,12 +271,11 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err := cfg.CheckOrigins(); err != nil {
 		return nil, err
 	}
-	trusted := slices.DeleteFunc(slices.Clone(cfg.CORSOrigins), func(o string) bool { return o == "*" })
 	router, err := cfg.router(d)
 	if err != nil {
 		return nil, err
 	}
-	keyring, err := auth.New(cfg.Keys, apikey.NewRing(LookUpKey(registryv1.NewKeyServiceClient(router.Conn(cells.Registry)))), anonymous, trusted...)
+	keyring, users, err := cfg.callers(router, d)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +289,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	handler, err := rest.New(ctx, rest.Options{
 		Planner: d.Planner, Cells: router,
-		Keyring: keyring, Telemetry: d.Telemetry, Ready: d.Ready, Budget: d.Budget,
+		Keyring: keyring, Users: users, Telemetry: d.Telemetry, Ready: d.Ready, Budget: d.Budget,
 		MaxBodyBytes: int64(cfg.MaxBodyBytes), MessageTimeout: cfg.BodyTimeout, RequestTimeout: cfg.RequestTimeout,
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,
@@ -298,6 +311,18 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		Connections: d.Connections,
 	})
 	return s, nil
+}
+
+// callers knows the keys, and the users.
+func (c Config) callers(router *cells.Router, d Deps) (*auth.Keyring, *oidc.Users, error) {
+	users, err := oidc.New(c.OIDC, c.PublicURL, d.TLS != nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	trusted := slices.DeleteFunc(slices.Clone(c.CORSOrigins), func(o string) bool { return o == "*" })
+	made := apikey.NewRing(LookUpKey(registryv1.NewKeyServiceClient(router.Conn(cells.Registry))))
+	keyring, err := auth.New(c.Keys, made, users, c.open(), trusted...)
+	return keyring, users, err
 }
 
 func loopback(cfg Config, d Deps) bool {

@@ -134,6 +134,7 @@ type rig struct {
 	client   *http.Client
 	logs     *testkit.LogBuffer
 	stop     func()
+	behalf   bool
 }
 
 type options struct {
@@ -141,6 +142,7 @@ type options struct {
 	deps    func(*gateway.Deps)
 	tel     *obs.Telemetry // of the gateway
 	service *obs.Telemetry // of the services
+	behalf  bool           // tells the services for whom it calls
 }
 
 func start(t *testing.T, o options) *rig {
@@ -182,6 +184,7 @@ func start(t *testing.T, o options) *rig {
 	if o.config != nil {
 		o.config(&cfg)
 	}
+	r.behalf = o.behalf
 	deps := gateway.Deps{
 		Planner: r.dial("planner", o.tel), Executor: r.dial("executor", o.tel), Registry: r.dial("registry", o.tel),
 		Telemetry: o.tel,
@@ -213,7 +216,7 @@ func start(t *testing.T, o options) *rig {
 }
 
 func (r *rig) dial(name string, tel *obs.Telemetry) *grpc.ClientConn {
-	conn, err := grpckit.Dial(name, grpckit.DialOptions{Buf: r.net, Token: conf.NewSecret(serviceToken), Telemetry: tel})
+	conn, err := grpckit.Dial(name, grpckit.DialOptions{Buf: r.net, Token: conf.NewSecret(serviceToken), Telemetry: tel, OnBehalf: r.behalf})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, conn.Close()) })
 	return conn

@@ -39,6 +39,19 @@ export function signOut() {
   signIn("", "");
 }
 
+/** forget drops what the next page would call with, and leaves this page as it is. */
+export function forget() {
+  sessionStorage.removeItem(keyName);
+  sessionStorage.removeItem(namespaceName);
+}
+
+/** logOut ends the session of this browser, and begins anew. */
+export async function logOut() {
+  forget();
+  await fetch("/auth/logout", { method: "POST" });
+  location.assign("/");
+}
+
 export function refuse(why: string) {
   if (session.refused !== why) change({ ...session, refused: why });
 }

@@ -1,6 +1,6 @@
 // What this tab and the server are.
 import { useMe } from "../access/me";
-import { signOut, useSession } from "../api/session";
+import { logOut, signOut, useSession } from "../api/session";
 import { Fact } from "../ui/facts";
 import { useServer } from "../ui/server";
 import { Fault, usePageTitle } from "../ui/parts";
@@ -34,6 +34,13 @@ export default function SettingsPage() {
               <span>A key is used in this tab.</span>
               <button type="button" onClick={signOut}>
                 Forget the key
+              </button>
+            </p>
+          ) : me.data?.principal?.startsWith("user:") ? (
+            <p className="buttons">
+              <span>You are logged in.</span>
+              <button type="button" onClick={() => void logOut()}>
+                Log out
               </button>
             </p>
           ) : (

@@ -7,6 +7,14 @@ interface Info {
   version?: string;
   namespace?: string;
   links?: { trace?: string; logs?: string };
+  login?: Door[];
+  logout?: string;
+}
+
+/** Door is a provider at which a browser may log in. */
+export interface Door {
+  name?: string;
+  url: string;
 }
 
 export function useServer() {

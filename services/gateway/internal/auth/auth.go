@@ -1,6 +1,6 @@
 // Package auth owns who a REST request comes from: it turns an API key into the namespace that the
-// key is bound to, and decides when a request without a key is let in. It must not know routes or
-// what the caller wants to do.
+// key is bound to, a token or a session into a user, and decides when a request without any is let in.
+// It must not know routes or what the caller wants to do.
 package auth
 
 import (
@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/oidc"
 )
 
 // Identity is who a request comes from.
@@ -20,11 +21,17 @@ type Identity struct {
 	Principal grpckit.Principal
 	// Namespace is the tenant in which everything the request does happens.
 	Namespace string
+	// Namespaces are all in which a user has roles.
+	Namespaces []string
+	// Cookie is to be set in the answer: the session of a browser, renewed or forgotten. It is there
+	// beside an error, too.
+	Cookie *http.Cookie
 }
 
 // Keyring knows the keys. It is immutable and safe for concurrent use.
 type Keyring struct {
 	keys      *grpckit.Authenticator // nil when there are none
+	users     *oidc.Users            // nil when there are none
 	anonymous bool
 	origins   *http.CrossOriginProtection
 }
@@ -32,9 +39,9 @@ type Keyring struct {
 // New makes a keyring. If anonymous, requests without a key are let in; this is meant for servers
 // that listen on loopback, and such requests must name a loopback host and not come from a page of
 // another origin, but for the trusted ones, so that no web site can drive the server through a browser.
-// resolve knows the keys that are not in the configuration; nil knows none.
-func New(keys []grpckit.APIKey, resolve grpckit.Resolver, anonymous bool, trusted ...string) (*Keyring, error) {
-	k := &Keyring{anonymous: anonymous, origins: http.NewCrossOriginProtection()}
+// resolve knows the keys that are not in the configuration, and users those who log in; nil knows none.
+func New(keys []grpckit.APIKey, resolve grpckit.Resolver, users *oidc.Users, anonymous bool, trusted ...string) (*Keyring, error) {
+	k := &Keyring{users: users, anonymous: anonymous, origins: http.NewCrossOriginProtection()}
 	for _, origin := range trusted {
 		if err := k.origins.AddTrustedOrigin(origin); err != nil {
 			return nil, errs.New(errs.InvalidArgument, "ORIGIN_INVALID", "%q is no origin: %v", origin, err).
@@ -49,8 +56,9 @@ func New(keys []grpckit.APIKey, resolve grpckit.Resolver, anonymous bool, truste
 	return k, err
 }
 
-// Authenticate reads Authorization: Bearer or X-Api-Key. A wrong key is refused even where none is
-// needed. X-Epigraph-Namespace may repeat a key's namespace, or choose one where no key is needed.
+// Authenticate reads Authorization: Bearer or X-Api-Key, which have a key or the token of an issuer, else the
+// session of a browser. A wrong one is refused even where none is needed. X-Epigraph-Namespace may repeat a
+// key's namespace, or choose one of a user's, or one where no key is needed.
 func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
 	for _, name := range []string{"Authorization", "X-Api-Key", grpckit.HeaderNamespace} {
 		if len(r.Header.Values(name)) > 1 {
@@ -64,7 +72,15 @@ func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
 	}
 	namespace := r.Header.Get(grpckit.HeaderNamespace)
 	if given == "" {
+		if text := k.users.Cookie(r); text != "" {
+			user, cookie, err := k.users.Session(r, text)
+			return in(user, namespace, cookie, err)
+		}
 		return k.nobody(r, namespace)
+	}
+	if k.users.Token(given) {
+		user, err := k.users.Authenticate(r.Context(), given)
+		return in(user, namespace, nil, err)
 	}
 	if k.keys == nil {
 		return Identity{}, errs.New(errs.Unauthenticated, "CREDENTIALS_INVALID", "the API key is not known").
@@ -72,6 +88,18 @@ func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
 	}
 	who, namespace, err := k.keys.Authenticate(r.Context(), "Bearer "+given, namespace)
 	return Identity{Principal: who, Namespace: namespace}, err
+}
+
+// in is who a user is in a namespace.
+func in(user oidc.User, namespace string, cookie *http.Cookie, err error) (Identity, error) {
+	id := Identity{Cookie: cookie}
+	if err == nil {
+		id.Principal, id.Namespace, err = user.In(namespace)
+	}
+	for _, r := range user.Rooms {
+		id.Namespaces = append(id.Namespaces, r.Namespace)
+	}
+	return id, err
 }
 
 // KeyProtocol is what a WebSocket client that can set no headers, such as a browser, puts before
@@ -101,7 +129,7 @@ func (k *Keyring) AuthenticateSocket(r *http.Request, everywhere bool) (Identity
 	}
 	who, err := k.Authenticate(r)
 	if err != nil {
-		return Identity{}, err
+		return who, err
 	}
 	if err := k.origins.Check(r); err != nil && !everywhere {
 		return Identity{}, errs.New(errs.PermissionDenied, "CROSS_ORIGIN", "a page of this origin may not connect").

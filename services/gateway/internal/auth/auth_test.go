@@ -22,11 +22,11 @@ func TestAuthenticate(t *testing.T) {
 		{Name: "ci", Namespace: "team-a", Secret: conf.NewSecret("key-of-team-a-000")},
 		{Name: "ops", Namespace: "team-b", Secret: conf.NewSecret("key-of-team-b-000")},
 	}
-	closed, err := auth.New(keys, nil, false)
+	closed, err := auth.New(keys, nil, nil, false)
 	require.NoError(t, err)
-	open, err := auth.New(keys, nil, true)
+	open, err := auth.New(keys, nil, nil, true)
 	require.NoError(t, err)
-	keyless, err := auth.New(nil, nil, true)
+	keyless, err := auth.New(nil, nil, nil, true)
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		name      string
@@ -119,7 +119,7 @@ func TestAuthenticateMadeKeys(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			k, err := auth.New(tc.keys, tc.ring, false)
+			k, err := auth.New(tc.keys, tc.ring, nil, false)
 			require.NoError(t, err)
 			r := httptest.NewRequest("GET", "/v1/runs", nil)
 			r.Header.Set("X-Api-Key", tc.secret)

@@ -29,8 +29,10 @@ type route struct {
 	// rest says that the last variable takes the rest of the path, slashes and colons included
 	rest bool
 
-	open    bool // needs no credentials
-	behind  bool // needs credentials and no right: the calls that are made for it need theirs
+	open   bool // needs no credentials
+	behind bool // needs credentials and no right: the calls that are made for it need theirs
+	// guests answers callers without a credential, or whose session ended; nil refuses them.
+	guests  http.Handler
 	stream  bool // has no deadline
 	socket  bool // is a WebSocket
 	handler http.Handler

@@ -43,6 +43,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/live"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/oidc"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/paced"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/socket"
 )
@@ -54,6 +55,7 @@ type Options struct {
 	Planner   *grpc.ClientConn
 	Cells     *cells.Router // finds executor and registry
 	Keyring   *auth.Keyring
+	Users     *oidc.Users // offers browsers a login; nil offers none
 	Telemetry *obs.Telemetry
 	Ready     *host.Readiness
 	Budget    *inflight.Budget // bound of the memory of requests under way
@@ -257,6 +259,7 @@ func (s *Server) buildRoutes() error {
 		s.routes = append(s.routes, rt)
 	}
 	s.routes = append(append(s.routes, events, feed, s.hookRoute(), s.liveRoute(), s.infoRoute()), s.completionRoutes()...)
+	s.routes = append(s.routes, s.loginRoutes()...)
 	agents, err := s.mcpRoute()
 	if err != nil {
 		return err
@@ -275,6 +278,8 @@ type exchange struct {
 	answer  []byte
 	// known is set when it is known who calls, bodyRead when the whole body was read.
 	known, bodyRead bool
+	// namespaces are those in which the user who calls has roles.
+	namespaces []string
 	// in is what the request holds of the budget, out what the answer does.
 	in  *inflight.Share
 	out *inflight.Answer
@@ -349,10 +354,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if !x.route.open {
 		var err error
-		if who, err = s.identify(ctx, r.WithContext(ctx), x); err != nil {
+		who, err = s.identify(ctx, r.WithContext(ctx), x)
+		if who.Cookie != nil {
+			http.SetCookie(rec, who.Cookie)
+		}
+		if reason := errs.ReasonOf(err); x.route.guests != nil && (reason == "CREDENTIALS_MISSING" || reason == oidc.ReasonEnded) {
+			x.route.guests.ServeHTTP(rec, r)
+			return
+		}
+		if err != nil {
 			s.refuse(rec, r, err)
 			return
 		}
+		x.namespaces = who.Namespaces
 		ctx = grpckit.WithPrincipal(grpckit.WithNamespace(ctx, who.Namespace), who.Principal)
 		trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", who.Namespace))
 		h.Set("Cache-Control", "no-store")
