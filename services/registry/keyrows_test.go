@@ -95,8 +95,8 @@ func TestLargeKeys(t *testing.T) {
 	})
 }
 
-// TestKeyRepeats sends every request of the keys that has a request id again, as TestRepeats does: at once, and
-// when the key was revoked.
+// TestKeyRepeats sends every request of the keys that has a request id again, as TestRepeats does: at
+// once, and when the key was revoked.
 func TestKeyRepeats(t *testing.T) {
 	t.Parallel()
 	var have []string

@@ -60,10 +60,10 @@ type version struct {
 }
 
 // RecordChanges tells the feed of changes of runs and threads, each once, and returns how many were new.
-// Changes of one run, or thread, come in its order: one that is not behind the last that was recorded of it is
-// known. Ends of runs
-// of versions are added to the history with what was booked of their calls, and those that were not canceled
-// are kept as samples for forecasts. A workflow or a version that is not there any more has no history.
+// Changes of one run, or thread, come in its order: one that is not behind the last that was recorded
+// of it is known. Ends of runs of versions are added to the history with what was booked of their
+// calls, and those that were not canceled are kept as samples for forecasts. A workflow or a version
+// that is not there any more has no history.
 func (c *Catalog) RecordChanges(ctx context.Context, namespace string, list []RunChange, threads ...ThreadChange) (fresh int, err error) {
 	now := dbkit.Now()
 	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
