@@ -287,6 +287,101 @@ func (w *feedWork) messages(t *testing.T) (out []string) {
 	return out
 }
 
+// killed changes things while the services are killed. url is that of the gateway.
+func (w *feedWork) killed(t *testing.T, url *atomic.Value) {
+	t.Helper()
+	w.all(t)
+	w.s.procs["executor"].kill()
+	w.s.restart(t, "executor")
+	w.all(t)
+	w.s.procs["registry"].kill()
+	w.executor(t)
+	w.s.restart(t, "registry")
+	w.all(t)
+	w.s.procs["gateway"].kill()
+	w.s.serve(t, "gateway", "")
+	url.Store(w.s.url)
+	w.all(t)
+	w.s.procs["registry"].kill()
+	w.s.procs["executor"].kill()
+	w.s.serve(t, "registry", w.s.procs["registry"].addr)
+	w.s.restart(t, "executor")
+	w.all(t)
+}
+
+// requireTold waits until the feed has told of all that has happened, and requires it once and in order.
+func (w *feedWork) requireTold(t *testing.T, c registryv1.RegistryServiceClient) {
+	t.Helper()
+	want := map[string][]string{w.thread: {"thread_created"}}
+	for _, id := range w.runs {
+		want[id] = []string{"run_started", "run_ended"}
+	}
+	for _, id := range w.threads {
+		want[id] = []string{"thread_created", "thread_message user", "thread_message assistant", "thread_deleted"}
+	}
+	var told map[string][]string
+	testkit.Within(t, timeout, 100*time.Millisecond, func() (ok bool) {
+		if told, ok = w.told(t, c); !ok || len(told[w.thread]) < 1+2*w.talks {
+			return false
+		}
+		for id, list := range want {
+			if len(told[id]) < len(list) {
+				return false
+			}
+		}
+		for _, list := range told { // turns of the thread start runs, too
+			if list[0] == "run_started" && list[len(list)-1] != "run_ended" {
+				return false
+			}
+		}
+		return true
+	}, "the feed does not tell of all runs and threads")
+	told, ok := w.told(t, c)
+	require.True(t, ok)
+	for id, list := range want {
+		if id != w.thread {
+			require.Equal(t, list, told[id], id)
+		}
+	}
+	var spoken []string
+	events, ok := listed(t, c, &registryv1.ListEventsRequest{ThreadId: w.thread, Kinds: []string{"thread_message"}})
+	require.True(t, ok)
+	for _, e := range events {
+		spoken = append(spoken, strconv.FormatInt(e.GetThreadMessage().GetSequence(), 10))
+	}
+	require.Equal(t, w.messages(t), spoken, "each message of the thread is told once, in order")
+}
+
+// requireTree requires of the readers of the run with descendants that they have all of it once. Those who
+// read it alone have its own events.
+func (w *feedWork) requireTree(t *testing.T, ofTree, alone []*follower) {
+	t.Helper()
+	var all, own []string
+	for _, e := range w.s.events(t, w.tree, "?include_descendants=true", "", 1<<20) {
+		if seq, _ := e.data["seq"].(string); seq != "" && seq != "0" {
+			id, _ := e.data["runId"].(string)
+			all = append(all, id+" "+seq)
+			if id == w.tree {
+				own = append(own, seq)
+			}
+		}
+	}
+	require.Greater(t, len(all), len(own)+branches, "descendants are in it")
+	for i, f := range append(ofTree, alone...) {
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.over
+		}, "reader %d of the run has no end", i)
+	}
+	for _, f := range ofTree {
+		require.ElementsMatch(t, all, f.all(), "no gap, and nothing twice, over the run and its descendants")
+	}
+	for _, f := range alone {
+		require.Equal(t, own, f.all(), "no gap, and nothing twice")
+	}
+}
+
 // TestLiveKills kills the executor, the registry and the gateway while runs and threads go on. The feed
 // has each change once and in the order of its run or thread, and so has each channel for those who
 // follow it over reconnects, by WebSocket and by server-sent events.
@@ -337,58 +432,10 @@ func TestLiveKills(t *testing.T) {
 			ofTree := []*follower{follow(3, (*follower).socket, "run:"+w.tree), follow(1<<20, (*follower).socket, "run:"+w.tree)}
 			alone := []*follower{follow(3, (*follower).stream, "/v1/runs/"+w.tree+"/events"), follow(1<<20, (*follower).stream, "/v1/runs/"+w.tree+"/events")}
 
-			w.all(t)
-			s.procs["executor"].kill()
-			s.restart(t, "executor")
-			w.all(t)
-			s.procs["registry"].kill()
-			w.executor(t)
-			s.restart(t, "registry")
-			w.all(t)
-			s.procs["gateway"].kill()
-			s.serve(t, "gateway", "")
-			url.Store(s.url)
-			w.all(t)
-			s.procs["registry"].kill()
-			s.procs["executor"].kill()
-			s.serve(t, "registry", s.procs["registry"].addr)
-			s.restart(t, "executor")
-			w.all(t)
+			w.killed(t, &url)
 
-			// What the feed has told in the end is what has happened.
 			c := s.accounts(t, namespaceA)
-			want := map[string][]string{w.thread: {"thread_created"}}
-			for _, id := range w.runs {
-				want[id] = []string{"run_started", "run_ended"}
-			}
-			for _, id := range w.threads {
-				want[id] = []string{"thread_created", "thread_message user", "thread_message assistant", "thread_deleted"}
-			}
-			var told map[string][]string
-			testkit.Within(t, timeout, 100*time.Millisecond, func() (ok bool) {
-				if told, ok = w.told(t, c); !ok || len(told[w.thread]) < 1+2*w.talks {
-					return false
-				}
-				for id, list := range want {
-					if len(told[id]) < len(list) {
-						return false
-					}
-				}
-				for _, list := range told { // turns of the thread start runs, too
-					if list[0] == "run_started" && list[len(list)-1] != "run_ended" {
-						return false
-					}
-				}
-				return true
-			}, "of %s was told %v", w.thread, told[w.thread])
-			told, ok := w.told(t, c)
-			require.True(t, ok)
-			for id, list := range want {
-				if id != w.thread {
-					require.Equal(t, list, told[id], id)
-				}
-			}
-
+			w.requireTold(t, c)
 			// Each reader has all of it, once.
 			for name, f := range readers {
 				events, ok := listed(t, c, asks[name])
@@ -397,40 +444,10 @@ func TestLiveKills(t *testing.T) {
 				for _, e := range events {
 					cursors = append(cursors, strconv.FormatInt(e.GetSeq(), 10))
 				}
-				testkit.Within(t, timeout, 20*time.Millisecond, func() bool { return len(f.all()) >= len(cursors) }, "%s: %v of %v", name, f.all(), cursors)
+				testkit.Within(t, timeout, 20*time.Millisecond, func() bool { return len(f.all()) >= len(cursors) }, "%s misses events", name)
 				require.Equal(t, cursors, f.all(), "%s: no gap, and nothing twice", name)
 			}
-			var spoken []string
-			events, ok := listed(t, c, &registryv1.ListEventsRequest{ThreadId: w.thread, Kinds: []string{"thread_message"}})
-			require.True(t, ok)
-			for _, e := range events {
-				spoken = append(spoken, strconv.FormatInt(e.GetThreadMessage().GetSequence(), 10))
-			}
-			require.Equal(t, w.messages(t), spoken, "each message of the thread is told once, in order")
-			var all, own []string
-			for _, e := range s.events(t, w.tree, "?include_descendants=true", "", 1<<20) {
-				if seq, _ := e.data["seq"].(string); seq != "" && seq != "0" {
-					id, _ := e.data["runId"].(string)
-					all = append(all, id+" "+seq)
-					if id == w.tree {
-						own = append(own, seq)
-					}
-				}
-			}
-			require.Greater(t, len(all), len(own)+branches, "descendants are in it")
-			for i, f := range append(ofTree, alone...) {
-				testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-					return f.over
-				}, "reader %d of the run has no end", i)
-			}
-			for _, f := range ofTree {
-				require.ElementsMatch(t, all, f.all(), "no gap, and nothing twice, over the run and its descendants")
-			}
-			for _, f := range alone {
-				require.Equal(t, own, f.all(), "no gap, and nothing twice")
-			}
+			w.requireTree(t, ofTree, alone)
 			cancel()
 			require.NoError(t, g.Wait())
 		})

@@ -149,8 +149,8 @@ type deaf struct{ outbox.Registry }
 
 func (deaf) RecordChanges(context.Context, string, outbox.Changes) error { return nil }
 
-// BenchmarkToldRuns measures what it costs runs that the registry is told of them: the rows of the outbox,
-// and their delivery, at once or with those of other runs.
+// BenchmarkToldRuns measures what it costs runs that the registry is told of them: the rows of the
+// outbox, and their delivery, at once or with those of other runs.
 func BenchmarkToldRuns(b *testing.B) {
 	for _, open := range []func(testing.TB) store{sqliteStore, pgStore} {
 		s := open(b)
