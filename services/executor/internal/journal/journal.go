@@ -218,9 +218,9 @@ type TakeOverOptions struct {
 	// QuarantineJobs are the jobs that a quarantine causes, inserted with it; nil inserts none.
 	// RunRef.LastSeq is that of the event. As with QuarantineEvent, it may be called more than once.
 	QuarantineJobs func(RunRef) []Job
-	// QuarantineOutbox are the outbox items that a quarantine causes; nil inserts none. RunRef.LastSeq is that
-	// of the event. Of the run its parent, task, epic and metadata are set. As with QuarantineEvent, it may be
-	// called more than once.
+	// QuarantineOutbox are the outbox items that a quarantine causes; nil inserts none. RunRef.LastSeq is
+	// that of the event. Of the run its parent, task, epic and metadata are set. As with QuarantineEvent, it
+	// may be called more than once.
 	QuarantineOutbox func(r RunRef, run *Run) []Out
 }
 

@@ -37,8 +37,8 @@ type RunChange struct {
 	// Seq is that of the event of the run.
 	Seq  int64     `json:"seq,omitempty"`
 	Time time.Time `json:"time,omitzero"`
-	// Task is the task that it works on, or that pays for it, and Epic the epic that has the task or pays; both
-	// may be empty.
+	// Task is the task that it works on, or that pays for it, and Epic the epic that has the task or pays.
+	// Both may be empty.
 	Task string `json:"task_id,omitempty"`
 	Epic string `json:"epic_id,omitempty"`
 	// Reason is why it failed, was canceled, paused or resumed.
@@ -76,8 +76,8 @@ func OfDeleted(r *journal.Run, n int) ([]journal.Out, error) {
 	return []journal.Out{o}, err
 }
 
-// Told reports whether changes of a run are told. Roots are told, and runs below them that are of a workflow of
-// the catalog. Other runs below are parts of the work of a run that is told.
+// Told reports whether changes of a run are told. Roots are told, and runs below them that are of a workflow
+// of the catalog. Other runs below are parts of the work of a run that is told.
 func Told(parent, workflow string) bool { return parent == "" || workflow != "" }
 
 // Used is what a run and all below it used.

@@ -99,8 +99,8 @@ func matches(ctx context.Context, r store.Reader, namespace string, hits []epic.
 	return out, nil
 }
 
-// withOwn are the workflows of the tasks of an epic, behind that of the epic itself unless a task ran a version
-// of it.
+// withOwn are the workflows of the tasks of an epic, behind that of the epic itself unless a task ran a
+// version of it.
 func withOwn(ofTasks []string, own string) []string {
 	if own == "" || slices.ContainsFunc(ofTasks, func(w string) bool { return w == own || strings.HasPrefix(w, own+"@") }) {
 		return ofTasks

@@ -23,8 +23,8 @@ type RunChange struct {
 	RunID, Parent string
 	// Ref is the version that the run is of; its name is empty for a run of none.
 	Ref catalog.Ref
-	// TaskID is the task that it works on, or that pays for it, and EpicID the epic that has the task or pays;
-	// both may be empty.
+	// TaskID is the task that it works on, or that pays for it, and EpicID the epic that has the task or
+	// pays. Both may be empty.
 	TaskID, EpicID string
 	// Reason is why it failed, was canceled, paused or resumed.
 	Reason string
