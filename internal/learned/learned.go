@@ -1,12 +1,15 @@
-// Package learned names what agents have learned in the memory. The executor keeps entries under these keys,
-// and the registry finds those of one agent by them. It must not know either.
+// Package learned names what agents have learned in the memory, and says in which order they have. The
+// executor keeps entries under these keys, and the registry finds those of one agent by them. It must
+// not know either.
 package learned
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -40,4 +43,23 @@ func part(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	digest := "~" + hex.EncodeToString(sum[:8])
 	return errs.Clip(b.String(), maxPart-len("…")-len(digest)) + digest
+}
+
+// Value is the value of the entry of a learning.
+type Value struct {
+	Agent string `json:"agent"`
+	Name  string `json:"name"`
+	// Time is that of the step in which the agent has learned it. Entries of earlier versions have
+	// none.
+	Time time.Time `json:"time,omitzero"`
+}
+
+// Before reports whether the learning with one value comes before that with the other: its step was
+// earlier. Without the times of both nobody knows.
+func Before(one, other []byte) bool {
+	var a, b Value
+	if json.Unmarshal(one, &a) != nil || json.Unmarshal(other, &b) != nil {
+		return false
+	}
+	return !a.Time.IsZero() && a.Time.Before(b.Time)
 }

@@ -10,6 +10,27 @@ import (
 	"github.com/epigraph-run/epigraph/internal/learned"
 )
 
+func TestBefore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		one, other string
+		want       bool
+	}{
+		"Earlier":          {`{"time": "2026-01-02T03:04:05.000001Z"}`, `{"time": "2026-01-02T03:04:05.000002Z"}`, true},
+		"OtherZone":        {`{"time": "2026-01-02T05:04:05+02:00"}`, `{"time": "2026-01-02T03:04:06Z"}`, true},
+		"Later":            {`{"time": "2026-01-02T03:04:05.000002Z"}`, `{"time": "2026-01-02T03:04:05.000001Z"}`, false},
+		"AtOnce":           {`{"time": "2026-01-02T03:04:05Z"}`, `{"time": "2026-01-02T03:04:05Z"}`, false},
+		"OfAVersionBefore": {`{"time": "2026-01-02T03:04:05Z"}`, `{"agent": "a"}`, false},
+		"Unknown":          {`{"agent": "a"}`, `{"time": "2026-01-02T03:04:05Z"}`, false},
+		"NoValue":          {``, `{"time": "2026-01-02T03:04:05Z"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, learned.Before([]byte(c.one), []byte(c.other)))
+		})
+	}
+}
+
 func TestKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ agent, name, want string }{

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -49,7 +50,7 @@ func TestMemory(t *testing.T) {
 			for name, run := range map[string]func(*testing.T, context.Context, *memoryWorld){
 				"Write/LargeEntriesComeBackWhole": memoryLarge, "Write/RepeatsAreOne": memoryRepeat, "Write/OriginIsThatOfTheCaller": memoryOrigin,
 				"Requests/FaultsAreTold": memoryRefused, "Rights/ExportAndForgetAreOfAdmins": memoryRights,
-				"Life/SearchListExportDeleteForget": memoryLife, "Export/TellsAllInOrder": memoryExport, "Learned/IsFoundAndListedByItsAgent": memoryLearned, "Procedure/IsFoundByTheWordsOfTheGoal": memoryProcedure,
+				"Life/SearchListExportDeleteForget": memoryLife, "Export/TellsAllInOrder": memoryExport, "Learned/IsFoundAndListedByItsAgent": memoryLearned, "Learned/InTheOrderOfTheSteps": memoryLearnedInOrder, "Procedure/IsFoundByTheWordsOfTheGoal": memoryProcedure,
 				"Vectors/AreMadeByServicesAndFindEntries": memoryVectors,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, t.Context(), w) })
@@ -251,6 +252,23 @@ func memoryLearned(t *testing.T, ctx context.Context, w *memoryWorld) {
 	require.NoError(t, err)
 	require.Len(t, list.GetMemories(), 1)
 	require.Equal(t, "learned:agent/x:drink", list.GetMemories()[0].GetKey())
+}
+
+// memoryLearnedInOrder has what was learned in the last step stay, whichever comes first.
+func memoryLearnedInOrder(t *testing.T, ctx context.Context, w *memoryWorld) {
+	for i, order := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
+		var last *registryv1.Memory
+		for _, step := range order {
+			value, err := json.Marshal(learned.Value{Agent: "agent/x", Name: "drink", Time: time.UnixMicro(int64(step))})
+			require.NoError(t, err)
+			r, err := w.service.WriteMemory(grpckit.WithNamespace(ctx, "acme"), &registryv1.WriteMemoryRequest{RequestId: fmt.Sprint("learned/", i, "/", step), Memory: &registryv1.Memory{
+				Scope: userScope(fmt.Sprint("in order ", i)), Key: learned.Key("agent/x", "drink"), Text: fmt.Sprint("drink ", step), Value: &graphv1.Payload{Json: value},
+				Origin: registryv1.MemoryOrigin_MEMORY_ORIGIN_AGENT}})
+			require.NoError(t, err)
+			last = r.GetMemory()
+		}
+		require.Equal(t, "drink 3", last.GetText(), "%v", order)
+	}
 }
 
 func memoryProcedure(t *testing.T, ctx context.Context, w *memoryWorld) {

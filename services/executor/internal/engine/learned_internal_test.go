@@ -37,3 +37,20 @@ func TestLearnedIsOfTheWorkflow(t *testing.T) {
 		})
 	}
 }
+
+func TestLearnedInOrder(t *testing.T) {
+	t.Parallel()
+	r := &run{t: &session{e: &Engine{claims: struct{ Claims }{}}}}
+	w := &journal.Append{Threads: []thread.Append{
+		{Learnings: []workgraph.Learning{{Agent: "a", Name: "drink", Content: "tea"}, {Agent: "a", Name: "food", Content: "rice"}, {Agent: "b", Name: "drink", Content: "beer"}}},
+		{Learnings: []workgraph.Learning{{Agent: "a", Name: "drink", Content: "coffee"}}},
+	}}
+	require.NoError(t, r.tellLearned(w))
+	var got outbox.Learned
+	require.NoError(t, json.Unmarshal(w.Outbox[0].Body, &got))
+	var said []string
+	for _, l := range got.Learnings {
+		said = append(said, l.Agent+" "+l.Name+" "+l.Content)
+	}
+	require.Equal(t, []string{"a food rice", "b drink beer", "a drink coffee"}, said, "the last of each, in order")
+}

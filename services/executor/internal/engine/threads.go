@@ -100,6 +100,7 @@ func (r *run) tellLearned(w *journal.Append) error {
 	if len(l.Learnings) == 0 {
 		return nil
 	}
+	l.Learnings = lastOfEach(l.Learnings)
 	l.Workflow, _, _ = strings.Cut(r.lineage.Cataloged(), "@") // the scope that the actors of the memory have
 	l.Trace = tracing.OfSpan(r.trace)
 	o, err := l.Out()
@@ -107,6 +108,22 @@ func (r *run) tellLearned(w *journal.Append) error {
 		w.Outbox = append(w.Outbox, o)
 	}
 	return err
+}
+
+// lastOfEach leaves out learnings of which a later one follows in the same decision. They have one
+// time, so the memory would take the first.
+func lastOfEach(all []outbox.Learning) []outbox.Learning {
+	last := make(map[string]int, len(all))
+	for i := range all {
+		last[all[i].ID] = i
+	}
+	out := all[:0]
+	for i := range all {
+		if last[all[i].ID] == i {
+			out = append(out, all[i])
+		}
+	}
+	return out
 }
 
 // letTurnsGoOn puts what messages wait for into w: the end of the run, or a question. The caller holds r.mu.

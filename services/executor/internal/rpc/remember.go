@@ -189,7 +189,8 @@ const learnFor = 10 * time.Minute
 const reasonNoRoom = "NO_ROOM_TO_LEARN"
 
 // Learn implements outbox.Registry. What is about a user is kept for that user, else for the workflow,
-// and of a run with neither for the namespace, as the actors do.
+// and of a run with neither for the namespace, as the actors do. Runs are delivered for side by side,
+// so the registry keeps what was learned in the later step, whichever it hears of first.
 func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned) error {
 	if r.memory == nil {
 		return nil
@@ -203,7 +204,7 @@ func (r *Registry) Learn(ctx context.Context, namespace string, l outbox.Learned
 		case l.Workflow != "":
 			scope = remember.Scope{Level: "workflow", Subject: l.Workflow}
 		}
-		value, err := json.Marshal(map[string]string{"agent": f.Agent, "name": f.Name})
+		value, err := json.Marshal(learned.Value{Agent: f.Agent, Name: f.Name, Time: f.Time.UTC()})
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,7 @@ func TestLearn(t *testing.T) {
 	m := k.written[0].GetMemory()
 	require.Equal(t, []string{"ada", "learned:a:drink", "tea", "run_1", "ada"}, []string{m.GetScope().GetSubject(), m.GetKey(), m.GetText(), m.GetSource(), m.GetUserId()})
 	require.Equal(t, "learned/run_1/1/5", k.written[0].GetRequestId())
+	require.JSONEq(t, `{"agent": "a", "name": "drink", "time": "1970-01-01T00:00:00.000005Z"}`, string(m.GetValue().GetJson()))
 	require.Equal(t, "digest", k.written[1].GetMemory().GetScope().GetSubject())
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/learned"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
@@ -76,12 +77,23 @@ func (m *Memories) Write(ctx context.Context, namespace string, c request.Change
 			out, err = tx.Memory(ctx, namespace, earlier)
 			return err
 		}
+		if found && superseded(in, before, now) {
+			out = before
+			return nil
+		}
 		if out, removed, err = put(ctx, tx, in, c.Etag, m.bounds, now); err == nil && out.ID != id && c.ID != "" {
 			err = store.Changed("memory", in.Key) // somebody added it meanwhile; the repetition finds it
 		}
 		return err
 	})
 	return out, removed, err
+}
+
+// superseded reports whether an agent of a run has learned an entry in an earlier step than what is
+// there. The executor delivers for runs side by side, so what was learned first may come last.
+func superseded(in, before memory.Entry, now time.Time) bool {
+	return in.Origin == memory.ByAgent && in.Principal == "" && strings.HasPrefix(in.Key, learned.Prefix) && !before.Expired(now) &&
+		learned.Before(in.Value, before.Value)
 }
 
 // Put keeps an entry in the transaction of what it is about, which it must not fail: within the bound of
