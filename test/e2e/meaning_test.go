@@ -52,6 +52,8 @@ func TestMeaning(t *testing.T) {
 				found := act(t, "memory_read", `{'query': 'some pastime'}`).Memories
 				return len(found) == 2 && found[0].Text == "plays chess" && found[1].Text == "likes tea"
 			})
+			// No other model is called, so all tokens are those of vectors.
+			testkit.Within(t, timeout, 500*time.Millisecond, func() bool { return s.namespaceUsage(t).SpentTokens > 0 })
 		})
 	}
 }
