@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
 func vector(t testing.TB, model string, values ...float32) *memory.Embedding {
@@ -166,6 +167,16 @@ func vectorCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, []string{"7"}, lease(), "a client has written over the entry with its own")
 			f.remember(t, memory.Entry{Scope: everybody(), Key: "of a run", Text: "y", Vector: vector(t, "b", 1), Origin: memory.ByRun})
 			require.ElementsMatch(t, []string{"7", "of a run"}, lease(), "and a run after it")
+		},
+		"Vectors/AreBooked": func(t *testing.T, f *fixture) {
+			e := entry("run", 0, "", 10, 0)
+			e.Kind = usage.Embedding
+			out, err := f.RecordUsage(f.ctx, ns, []usage.Entry{e})
+			require.NoError(t, err)
+			require.Len(t, out, 1)
+			total, err := f.NamespaceTotals(f.ctx, ns)
+			require.NoError(t, err)
+			require.EqualValues(t, 10, total.Tokens)
 		},
 		"Vectors/AreMadeForEachNamespaceInTurn": func(t *testing.T, f *fixture) {
 			write := func(namespace, key string) {
