@@ -142,8 +142,8 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 }
 
 // take reserves for checked and priced calls, or with askOnly finds out whether it could. It pauses the epics
-// whose budgets, or whose namespace's caps, are too small, and lets those go on that the latter had stopped. epics
-// are those of the tasks.
+// whose budgets, or whose namespace's caps, are too small, and lets those go on that the latter had stopped.
+// epics are those of the tasks.
 func (b *Accounts) take(ctx context.Context, namespace string, lease time.Duration, in []Reservation, epics map[string]string, askOnly bool) (out []Reserved, err error) {
 	if err := b.openRuns(ctx, namespace, in); err != nil {
 		return nil, err

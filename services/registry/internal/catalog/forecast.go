@@ -218,6 +218,10 @@ func (f *Forecast) time(g *workgraph.Graph, visits []int64, calls Calls, earlier
 		f.note("How long it takes is not known: fewer than %d attempts with a booked time are known of %s.", leastCalls, listed(unknown))
 		return
 	}
+	if took.P50 == nil || took.P90 == nil || *took.P90 == 0 {
+		f.note("How long it takes is not known before a run has ended.") // nothing of it was measured
+		return
+	}
 	f.DurationMS = took
 	f.note("The time is that of the critical path: booked attempts of the same model or actor, rounds one after the other, items side by side, and none for what only computes.")
 }

@@ -179,6 +179,8 @@ func TestForecastByCalls(t *testing.T) {
 		require.Equal(t, []int64{5 * 500, 5 * 900}, []int64{*f.DurationMS.P50, *f.DurationMS.P90})
 		require.Contains(t, strings.Join(f.Notes, "\n"), "the critical path")
 
+		f = at(&workgraph.Graph{Nodes: []workgraph.Node{node("sum", "cel")}}, ten("known"))
+		require.Nil(t, f.DurationMS.P50, "unknown is not 0")
 		g.Nodes = append(g.Nodes, node("person", "approve"))
 		f = at(g, ten("known"))
 		require.Nil(t, f.DurationMS.P50)
