@@ -97,8 +97,8 @@ const (
 	guesses, guessesPerSecond, sources = 50, 5, 10_000
 	// asking is how many lookups are under way at once.
 	asking = 16
-	// patience is how long a lookup may take.
-	patience = 5 * time.Second
+	// patience is how long a lookup may take, and so how long a call waits for a registry that hangs.
+	patience = time.Second
 )
 
 // Ring knows the keys that were shown to this process lately. It is safe for concurrent use.

@@ -68,6 +68,24 @@ func (s *shelf) fail(err error) {
 	s.err = err
 }
 
+func TestRingOfARegistryThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		secret, _ := apikey.New("a", "key_1")
+		token, ok := apikey.Parse(secret)
+		require.True(t, ok)
+		r := apikey.NewRing(func(ctx context.Context, _ apikey.Token) (apikey.Key, bool, error) {
+			<-ctx.Done()
+			return apikey.Key{}, false, ctx.Err()
+		})
+		began := time.Now()
+		_, _, err := r.Authenticate(t.Context(), token)
+		require.Equal(t, apikey.ReasonAway, errs.ReasonOf(err))
+		require.True(t, errs.Is(err, errs.Unavailable))
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}
+
 func TestRing(t *testing.T) {
 	t.Parallel()
 	// each runs with a ring that knows one key, whose token it gets, and in a bubble whose time is
