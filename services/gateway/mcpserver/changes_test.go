@@ -33,7 +33,7 @@ func TestChanges(t *testing.T) {
 					ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { heard <- "tools" },
 					ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { heard <- "resources" },
 				}, version)
-				f.feed <- published(registryv1.Publication_PUBLICATION_UPDATED) // and nothing that a client sees
+				f.feed <- published(registryv1.Publication_PUBLICATION_UPDATED)
 				f.feed <- &registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunStarted{RunStarted: &registryv1.RunChanged{RunId: "run_1"}}}
 				require.Equal(t, "resources", <-heard, "the tools are the same")
 				expose(f, 1)
