@@ -12,24 +12,24 @@ import (
 // KeyOption is one property of a key that is to be made.
 type KeyOption func(*registryv1.CreateKeyRequest)
 
-// Role gives a key the scopes of a role: viewer, operator, approver or admin.
-func Role(name string) KeyOption { return func(r *registryv1.CreateKeyRequest) { r.Role = name } }
+// KeyRole gives a key the scopes of a role: viewer, operator, approver or admin.
+func KeyRole(name string) KeyOption { return func(r *registryv1.CreateKeyRequest) { r.Role = name } }
 
-// Scopes gives a key scopes: read, run, worker, approve, admin.
-func Scopes(names ...string) KeyOption {
+// KeyScopes gives a key scopes: read, run, worker, approve, admin.
+func KeyScopes(names ...string) KeyOption {
 	return func(r *registryv1.CreateKeyRequest) { r.Scopes = names }
 }
 
-// ExpiresAt ends a key by itself.
-func ExpiresAt(t time.Time) KeyOption {
+// KeyExpiresAt ends a key by itself.
+func KeyExpiresAt(t time.Time) KeyOption {
 	return func(r *registryv1.CreateKeyRequest) { r.ExpireTime = timestamppb.New(t) }
 }
 
 // CreateKey makes a key of the namespace and returns its secret, which nobody can read again. The key
 // may do no more than the caller's own.
-func (c *Client) CreateKey(ctx context.Context, name string, what ...KeyOption) (key *registryv1.Key, secret string, err error) {
+func (c *Client) CreateKey(ctx context.Context, name string, opts ...KeyOption) (key *registryv1.Key, secret string, err error) {
 	req := &registryv1.CreateKeyRequest{Name: name}
-	for _, f := range what {
+	for _, f := range opts {
 		f(req)
 	}
 	r, err := c.keys().CreateKey(ctx, req)

@@ -21,9 +21,9 @@ func TestSDKKeys(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	ctx := t.Context()
 	ends := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
-	first, secret, err := c.CreateKey(ctx, "dash", epigraph.Role("viewer"), epigraph.ExpiresAt(ends))
+	first, secret, err := c.CreateKey(ctx, "dash", epigraph.KeyRole("viewer"), epigraph.KeyExpiresAt(ends))
 	require.NoError(t, err)
-	second, _, err := c.CreateKey(ctx, "hand", epigraph.Scopes("run", "approve"))
+	second, _, err := c.CreateKey(ctx, "hand", epigraph.KeyScopes("run", "approve"))
 	require.NoError(t, err)
 
 	t.Run("CreateKey/TakesRoleScopesAndEnd", func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestSDKKeys(t *testing.T) {
 		who, err := mine.Caller(ctx)
 		require.NoError(t, err)
 		require.Equal(t, []string{"key:dash", "viewer"}, []string{who.GetPrincipal(), who.GetRole()})
-		_, _, err = mine.CreateKey(ctx, "more", epigraph.Role("viewer"))
+		_, _, err = mine.CreateKey(ctx, "more", epigraph.KeyRole("viewer"))
 		require.Equal(t, "SCOPE_MISSING", epigraph.ReasonOf(err))
 	})
 	t.Run("Keys/AreListedNewestFirst", func(t *testing.T) {

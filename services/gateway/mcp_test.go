@@ -21,6 +21,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway"
 )
 
@@ -106,6 +107,43 @@ func TestMCP(t *testing.T) {
 			require.Equal(t, c.reason, p.error(t).Reason)
 		})
 	}
+}
+
+// TestMCPChanges tells a client over HTTP that the tools of its namespace have changed, and no other one.
+func TestMCPChanges(t *testing.T) {
+	t.Parallel()
+	r := start(t, options{config: func(c *gateway.Config) {
+		for _, n := range []string{"team-a", "team-b"} {
+			c.Keys = append(c.Keys, grpckit.APIKey{Name: n, Namespace: n, Secret: conf.NewSecret("key-of-the-namespace-" + n), Scopes: []access.Scope{access.Read}})
+		}
+	}})
+	feeds := map[string]chan *registryv1.FeedEvent{"team-a": make(chan *registryv1.FeedEvent), "team-b": make(chan *registryv1.FeedEvent)}
+	r.registry.watchEvents = func(_ *registryv1.WatchEventsRequest, s grpc.ServerStreamingServer[registryv1.FeedEvent]) error {
+		for {
+			select {
+			case ev := <-feeds[grpckit.Namespace(s.Context())]:
+				if err := s.Send(ev); err != nil {
+					return err
+				}
+			case <-s.Context().Done():
+				return nil
+			}
+		}
+	}
+	heard := make(chan string, 10)
+	for n := range feeds {
+		client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+			ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { heard <- n },
+		})
+		s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp", HTTPClient: &http.Client{Transport: withKey{r.client.Transport, "key-of-the-namespace-" + n}}, MaxRetries: -1}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.Close() }) // the server keeps nothing of it
+	}
+	for _, n := range []string{"team-b", "team-a"} {
+		feeds[n] <- &registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunStarted{RunStarted: &registryv1.RunChanged{RunId: "run_1"}}}
+		require.Equal(t, n, <-heard)
+	}
+	require.Empty(t, heard)
 }
 
 // TestMCPCancel cancels a call of a client with a session by a request of its own, and by leaving.

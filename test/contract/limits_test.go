@@ -135,6 +135,7 @@ var figures = map[string][]figure{
 	"runs of one `spawn_and_await`":                        {{"50", door + "maxAsked"}},
 	"a definition for `workflow_create`":                   {{"256 KiB", door + "maxText"}},
 	"tools that are workflows":                             {{"64", door + "maxToolName"}, {"16 KiB", door + "maxSchema"}, {"4 MiB", door + "maxSources"}, {"8 MiB", door + "maxSchemas"}},
+	"notifications that a list has changed":                {{"5 seconds", door + "changePause"}, {"100 milliseconds", door + "firstPause"}},
 	"a regular expression":                                 {{"1,000 bytes", wg + "maxPattern"}, {"2,000", wg + "maxPatternSteps"}, {"four ranges", wg + "maxFoldedRanges"}, {"/ 16", wg + "textUnit"}},
 	"in work at once":                                      {{"5 milliseconds", "internal/turns.restFrom"}, {"a second", "internal/turns.restMost"}, {"100 nodes", "services/executor/internal/engine/program.lightSize"}},
 

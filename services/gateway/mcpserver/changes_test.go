@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,7 @@ func TestChanges(t *testing.T) {
 					ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { heard <- "tools" },
 					ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { heard <- "resources" },
 				}, version)
-				f.feed <- published(registryv1.Publication_PUBLICATION_UPDATED) // and nothing that a client sees
+				f.feed <- published(registryv1.Publication_PUBLICATION_UPDATED)
 				f.feed <- &registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunStarted{RunStarted: &registryv1.RunChanged{RunId: "run_1"}}}
 				require.Equal(t, "resources", <-heard, "the tools are the same")
 				expose(f, 1)
@@ -46,4 +47,26 @@ func TestChanges(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWaitWithoutAWatch ends a wait when the feed tells of the end of the run, before the next look at it.
+func TestWaitWithoutAWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.ofRun = make(chan *registryv1.FeedEvent)
+		s, hangUp := session(t, f, nil, "")
+		began := time.Now()
+		go func() {
+			time.Sleep(5 * time.Second) //nolint:forbidigo // in a bubble; the next look is after 7 seconds
+			f.mu.Lock()
+			f.ends(`"done"`)
+			f.mu.Unlock()
+			f.ofRun <- &registryv1.FeedEvent{Event: &registryv1.FeedEvent_RunEnded{RunEnded: &registryv1.RunChanged{RunId: "run_1"}}}
+		}()
+		_, got := call(t, s, "watch_run", map[string]any{"run_id": "run_1", "wait_seconds": 60})
+		require.Equal(t, "done", got["result"])
+		require.Equal(t, 5*time.Second, time.Since(began))
+		hangUp()
+	})
 }

@@ -46,6 +46,8 @@ type fake struct {
 	source   string
 	// feed has the events of the feed. Without it the feed is closed to the client.
 	feed chan *registryv1.FeedEvent
+	// ofRun has the events of a run in the feed, where there are as many watches of runs as may be.
+	ofRun chan *registryv1.FeedEvent
 }
 
 func newFake() *fake {
@@ -101,6 +103,9 @@ func (s *stream) Recv() (*executorv1.RunEvent, error) {
 
 func (f *fake) WatchRun(ctx context.Context, _ *executorv1.WatchRunRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[executorv1.RunEvent], error) {
 	f.watched.Do(func() { close(f.watching) })
+	if f.ofRun != nil {
+		return nil, errs.New(errs.ResourceExhausted, "TOO_MANY_WATCHES", "there are as many watches as may be")
+	}
 	first := make(chan *executorv1.RunEvent, 1)
 	first <- &executorv1.RunEvent{Event: &executorv1.RunEvent_AttemptStarted{AttemptStarted: &executorv1.AttemptStarted{Visit: &executorv1.VisitRef{NodeId: "write"}}}}
 	return &stream{ctx: ctx, first: first}, nil
@@ -136,7 +141,10 @@ func (f *fake) ListWorkflows(context.Context, *registryv1.ListWorkflowsRequest, 
 	return &registryv1.ListWorkflowsResponse{Workflows: f.exposed}, nil
 }
 
-func (f *fake) WatchEvents(ctx context.Context, _ *registryv1.WatchEventsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[registryv1.FeedEvent], error) {
+func (f *fake) WatchEvents(ctx context.Context, r *registryv1.WatchEventsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[registryv1.FeedEvent], error) {
+	if r.GetRunId() != "" {
+		return &feedStream{ctx: ctx, events: f.ofRun}, nil
+	}
 	if f.feed == nil {
 		return nil, errs.New(errs.PermissionDenied, "SCOPE_MISSING", "the feed is not for this key")
 	}

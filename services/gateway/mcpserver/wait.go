@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
 const (
@@ -102,6 +103,7 @@ func (c *call) wait(ctx context.Context, id string, most time.Duration) (*execut
 	within, stop := context.WithTimeout(ctx, most)
 	defer stop()
 	seen, pause := r.GetLastSeq(), lookPause
+	var changed <-chan struct{}
 	for {
 		over, err := c.follow(within, id, &seen, get)
 		if over != nil || err != nil && errs.Is(err, errs.NotFound) {
@@ -115,8 +117,16 @@ func (c *call) wait(ctx context.Context, id string, most time.Duration) (*execut
 				sleep.For(within, watchPause) // the executor may have moved
 				continue
 			}
-			// There are as many watches as may be: it is looked at, more and more seldom.
-			sleep.For(within, pause)
+			// There are as many watches as may be: the run is looked at, more and more seldom, and when the
+			// feed tells of it. The feed does not tell of questions.
+			if changed == nil {
+				changed = c.changes(within, id)
+			}
+			select {
+			case <-changed:
+			case <-time.After(pause):
+			case <-within.Done():
+			}
 			pause = min(2*pause, maxLookPause)
 			if r, err := get(); err == nil && stands(r) {
 				return r, nil
@@ -128,6 +138,24 @@ func (c *call) wait(ctx context.Context, id string, most time.Duration) (*execut
 		}
 		return get()
 	}
+}
+
+// changes has a value when the feed has told that a run has ended or was paused, until ctx ends. A client that
+// may not watch the feed gets none.
+func (c *call) changes(ctx context.Context, id string) <-chan struct{} {
+	out := make(chan struct{}, 1)
+	go func() {
+		stream, err := c.Registry.WatchEvents(ctx, &registryv1.WatchEventsRequest{RunId: id, Kinds: []string{"run_ended", "run_paused"}})
+		for err == nil {
+			if _, err = stream.Recv(); err == nil {
+				select {
+				case out <- struct{}{}:
+				default: // the run is looked at anyway
+				}
+			}
+		}
+	}()
+	return out
 }
 
 // follow reads events until the run stands. It returns nil if the stream ended before.

@@ -462,8 +462,9 @@ func ofRoot(root string) func(*workgraph.Start) {
 	return func(s *workgraph.Start) { s.RootRunID = root }
 }
 
-// TestB2 calls each tool with all that those of other systems take, and looks for all that they answer.
-func TestB2(t *testing.T) {
+// TestToolsOfOtherSystems calls each tool with all that those of other systems take, and looks for all that
+// they answer.
+func TestToolsOfOtherSystems(t *testing.T) {
 	t.Parallel()
 	k := func() *kept {
 		return &kept{

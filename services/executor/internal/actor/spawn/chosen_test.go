@@ -233,8 +233,8 @@ func TestChosen(t *testing.T) {
 	})
 }
 
-// TestB4 goes through what calls of other systems rely on.
-func TestB4(t *testing.T) {
+// TestCallsOfOtherSystems goes through what calls of other systems rely on.
+func TestCallsOfOtherSystems(t *testing.T) {
 	t.Parallel()
 	run := spawn.Chosen(library{}, owners{})
 	for name, c := range map[string]struct{ args, says string }{
