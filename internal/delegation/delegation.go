@@ -16,13 +16,23 @@ import (
 // Bounds of one call.
 const (
 	// MaxTitle, MaxText, MaxTag and MaxSlug bound texts, in bytes; MaxTags and MaxDepends bound lists.
-	MaxTitle, MaxText, MaxTag, MaxSlug, MaxTags, MaxDepends = 512, 16 << 10, 128, 256, 20, 100
+	MaxTitle   = 512
+	MaxText    = 16 << 10
+	MaxTag     = 128
+	MaxSlug    = 256
+	MaxTags    = 20
+	MaxDepends = 100
 	// MaxRequirements and MaxInput bound the requirements and the input of a task in bytes, and MaxID an id.
-	MaxRequirements, MaxInput, MaxID = 16 << 10, 64 << 10, 64
+	MaxRequirements = 16 << 10
+	MaxInput        = 64 << 10
+	MaxID           = 64
 	// MaxEstimate bounds the estimate of a task in tokens, and MaxRetries how often it is tried again.
-	MaxEstimate, MaxRetries = 1_000_000_000_000, 100
+	MaxEstimate = 1_000_000_000_000
+	MaxRetries  = 100
 	// MaxFound is how many epics or tasks are told at most. MaxTold and MaxTitleTold bound their texts.
-	MaxFound, MaxTold, MaxTitleTold = 100, 300, 200
+	MaxFound     = 100
+	MaxTold      = 300
+	MaxTitleTold = 200
 	// MaxPages is how many pages are read for one answer.
 	MaxPages = 5
 	// maxBudget is the largest budget in dollars.
@@ -82,8 +92,11 @@ type Filter struct {
 // The words that code asks for.
 const (
 	// Canceled is the word of the tools for what the API calls canceled.
-	Canceled                              = "cancelled"
-	Running, Completed, Failed, FromKnown = "running", "completed", "failed", "existing"
+	Canceled  = "cancelled"
+	Running   = "running"
+	Completed = "completed"
+	Failed    = "failed"
+	FromKnown = "existing"
 )
 
 // EpicStates are the words for the states of an epic, in the order of the numbers that the registry has for

@@ -9,10 +9,13 @@ import (
 // Bounds of memories.
 const (
 	// MaxQuery and MaxKey bound texts of a search, in bytes.
-	MaxQuery, MaxKey = 4 << 10, 256
+	MaxQuery = 4 << 10
+	MaxKey   = 256
 	// MemoriesTold is how many entries are told when nothing is said, and MaxMemories how many at most.
 	// MaxMemory bounds their texts and values together, in bytes.
-	MemoriesTold, MaxMemories, MaxMemory = 10, 50, 64 << 10
+	MemoriesTold = 10
+	MaxMemories  = 50
+	MaxMemory    = 64 << 10
 	// maxDays is the longest life of an entry that is given one.
 	maxDays = 3650
 )

@@ -27,8 +27,14 @@ func Object(required, properties string) string {
 
 // Names of the tools.
 const (
-	EpicCreate, EpicStatus, EpicUpdate, EpicSearch = "epic_create", "epic_status", "epic_update", "epic_search"
-	TaskCreate, TaskList, TaskUpdate, TaskCancel   = "task_create", "task_list", "task_update", "task_cancel"
+	EpicCreate = "epic_create"
+	EpicStatus = "epic_status"
+	EpicUpdate = "epic_update"
+	EpicSearch = "epic_search"
+	TaskCreate = "task_create"
+	TaskList   = "task_list"
+	TaskUpdate = "task_update"
+	TaskCancel = "task_cancel"
 )
 
 // Properties of the schemas.
