@@ -17,9 +17,9 @@ func (c *Client) Remember(ctx context.Context, m *registryv1.Memory) (*registryv
 	return r.GetMemory(), err
 }
 
-// SearchMemory finds entries, the best first. It reads the scopes that the request names, without one that of
-// the namespace, and the registry records who has read. SearchMemory of c.Memories tells besides how many entries
-// were not compared with an embedding.
+// SearchMemory finds entries, the best first. It reads the scopes that the request names, without one
+// that of the namespace, and the registry records who has read. SearchMemory of c.Memories tells
+// besides how many entries were not compared with an embedding.
 func (c *Client) SearchMemory(ctx context.Context, what *registryv1.SearchMemoryRequest) ([]*registryv1.MemoryMatch, error) {
 	r, err := c.Memories.SearchMemory(ctx, copyOf(what))
 	return r.GetMatches(), err

@@ -61,8 +61,8 @@ type SQLiteOptions struct {
 	MaxWrite time.Duration
 }
 
-// writerPragmas are those of the writer alone. They stand in the name of the data source, because database/sql
-// opens the connection again after a fault.
+// writerPragmas are those of the writer alone. They stand in the name of the data source, because
+// database/sql opens the connection again after a fault.
 func (o *SQLiteOptions) writerPragmas() (s string) {
 	if o.WriterCache > 0 {
 		s += "&_pragma=cache_size(-" + strconv.Itoa(o.WriterCache) + ")"
@@ -152,9 +152,9 @@ func opening(path string, unreachable *errs.Error, err error) error {
 }
 
 // Update runs fn in one write transaction: commit if fn returns nil, else roll back. fn may run more
-// than once if another process holds the file, so it must have no effect besides the transaction. The end of
-// ctx ends the wait for the writer, and the transaction. A transaction that writes for longer than MaxWrite is
-// rolled back with ReasonWriteTooLong.
+// than once if another process holds the file, so it must have no effect besides the transaction. The
+// end of ctx ends the wait for the writer, and the transaction. A transaction that writes for longer
+// than MaxWrite is rolled back with ReasonWriteTooLong.
 func (s *SQLite) Update(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	return s.tx(ctx, "sqlite.update", func(ctx context.Context) error {
 		return s.write(ctx, func(ctx context.Context, conn *sql.Conn) error {
@@ -170,9 +170,9 @@ func (s *SQLite) Update(ctx context.Context, fn func(context.Context, *sql.Tx) e
 	})
 }
 
-// UpdateWhole is Update for transactions that must not end in the middle: the end of ctx ends the wait for the
-// writer, and nothing ends the transaction. So fn must be bounded by what it writes. Its statements do not
-// pay for a context that can end.
+// UpdateWhole is Update for transactions that must not end in the middle: the end of ctx ends the wait
+// for the writer, and nothing ends the transaction. So fn must be bounded by what it writes. Its
+// statements do not pay for a context that can end.
 func (s *SQLite) UpdateWhole(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	return s.tx(ctx, "sqlite.update", func(ctx context.Context) error {
 		return s.write(ctx, func(ctx context.Context, conn *sql.Conn) error { return sqlTx(context.WithoutCancel(ctx), conn, fn) })

@@ -27,8 +27,8 @@ type Embedder interface {
 
 // Tape is what Options.Around returns besides, if it has calls for vectors as well.
 type Tape interface {
-	// Embed makes a vector of each text, by a model. live asks the profile; a tape that plays does not call it.
-	// Errors are *Error.
+	// Embed makes a vector of each text, by a model. live asks the profile; a tape that plays does not
+	// call it. Errors are *Error.
 	Embed(ctx context.Context, model string, texts []string, live func(context.Context) (Vectors, error)) (Vectors, error)
 }
 
@@ -54,8 +54,9 @@ func (p *profile) own() string {
 	return p.cfg.Model
 }
 
-// Embed makes a vector of each text, by the profile for that. Its calls are governed, retried, observed and
-// booked as others are, and have no fallback: vectors of another model could not be compared. Errors are *Error.
+// Embed makes a vector of each text, by the profile for that. Its calls are governed, retried, observed
+// and booked as others are, and have no fallback: vectors of another model could not be compared.
+// Errors are *Error.
 func (s *Set) Embed(ctx context.Context, texts []string) (Vectors, error) {
 	p := s.profiles[s.cfg.Embeds]
 	if p == nil || p.embedder == nil {
@@ -96,7 +97,8 @@ func (p *profile) forVectors(texts []string) *Request {
 	return p.asked(&req, p.cfg.Model)
 }
 
-// played has vectors from a tape, observed as calls of the profile are. It changes the model of p, which is a copy.
+// played has vectors from a tape, observed as calls of the profile are. It changes the model of p,
+// which is a copy.
 func (p *profile) played(ctx context.Context, tape Tape, texts []string) (out Vectors, err error) {
 	p.model = embedding{player{tape, &out}, texts, &out.Values}
 	if _, err = p.observer.observe(ctx, p, p.forVectors(texts), nil); err != nil {

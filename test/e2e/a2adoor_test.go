@@ -44,8 +44,8 @@ func TestA2ADoor(t *testing.T) {
 		{path: "/v1/workflows", key: key, body: map[string]any{"source": chatAsker}},
 		{path: "/v1/workflows/asker:expose", key: key, body: map[string]any{}},
 	} {
-		var any struct{}
-		s.ask(t, call, &any)
+		var nothing struct{}
+		s.ask(t, call, &nothing)
 	}
 	talk := func(part string) string {
 		session := exec.Command(node, "testdata/a2a.mjs", modules, s.url, key, part)

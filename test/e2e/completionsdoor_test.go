@@ -21,7 +21,8 @@ steps:
   - {id: say, type: transform, template: "You said: {{ inputs.message }}"}
 `
 
-// TestCompletionsDoor speaks to a server with OpenAI's client for JavaScript. The transcript is a golden file.
+// TestCompletionsDoor speaks to a server with OpenAI's client for JavaScript. The transcript is a
+// golden file.
 func TestCompletionsDoor(t *testing.T) {
 	t.Parallel()
 	node, modules := mcptest.OpenAI(t)
@@ -39,8 +40,8 @@ func TestCompletionsDoor(t *testing.T) {
 		{path: "/v1/workflows", key: key, body: map[string]any{"source": echo}},
 		{path: "/v1/workflows/echo:expose", key: key, body: map[string]any{}},
 	} {
-		var any struct{}
-		s.ask(t, call, &any)
+		var nothing struct{}
+		s.ask(t, call, &nothing)
 	}
 	session := exec.Command(node, "testdata/completions.mjs", modules, s.url, key)
 	var errors strings.Builder

@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// TestMeaning has a model that makes vectors: what an agent writes, and what a client writes, is found by other
-// words.
+// TestMeaning has a model that makes vectors: what an agent writes, and what a client writes, is found
+// by other words.
 func TestMeaning(t *testing.T) {
 	t.Parallel()
 	for _, store := range stores {

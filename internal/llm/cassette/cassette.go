@@ -1,6 +1,7 @@
-// Package cassette owns records of model calls: a run is recorded once, and played back as often as wanted
-// without any network. A cassette is a file of JSON lines: {"cassette": 1}, and then an entry for each call,
-// for an answer or for vectors, in the neutral form of package llm, so that it outlives a change of providers. It must not know providers.
+// Package cassette owns records of model calls: a run is recorded once, and played back as often as
+// wanted without any network. A cassette is a file of JSON lines: {"cassette": 1}, and then an entry
+// for each call, for an answer or for vectors, in the neutral form of package llm, so that it outlives
+// a change of providers. It must not know providers.
 package cassette
 
 import (

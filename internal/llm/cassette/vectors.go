@@ -31,8 +31,8 @@ func (e *entry) check() error {
 	return nil
 }
 
-// sumOf is what a call for vectors, or the vector of one text, is found by. Secrets have no part in it, as they
-// have none in a file.
+// sumOf is what a call for vectors, or the vector of one text, is found by. Secrets have no part in it,
+// as they have none in a file.
 func (p *player) sumOf(model string, texts ...string) (sum, error) {
 	raw, err := json.Marshal(embed{Model: model, Texts: texts})
 	return sha256.Sum256(p.hide.json(raw)), err
@@ -67,9 +67,9 @@ func (p *player) loadVectors(e *entry) error {
 	return nil
 }
 
-// Embed implements llm.Tape. A call that was recorded comes as it was. What is made of a text does not depend on
-// the texts beside it, nor on how often it is asked for: so texts that come in other calls than those that were
-// recorded have their vectors all the same.
+// Embed implements llm.Tape. A call that was recorded comes as it was. What is made of a text does not
+// depend on the texts beside it, nor on how often it is asked for: so texts that come in other calls
+// than those that were recorded have their vectors all the same.
 func (p *player) Embed(ctx context.Context, model string, texts []string, _ func(context.Context) (llm.Vectors, error)) (llm.Vectors, error) {
 	key, err := p.sumOf(model, texts...)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package fakellm owns a scripted server that speaks the protocols of OpenAI (chat completions, embeddings), Anthropic
-// (messages) and Google (generateContent) over real HTTP, whole and streamed, with tool calls, and with
-// faults on demand. Tests and the demo use it in place of a model; the same request always gets the same
-// answer. It must not know who calls it or why.
+// Package fakellm owns a scripted server that speaks the protocols of OpenAI (chat completions,
+// embeddings), Anthropic (messages) and Google (generateContent) over real HTTP, whole and streamed,
+// with tool calls, and with faults on demand. Tests and the demo use it in place of a model; the same
+// request always gets the same answer. It must not know who calls it or why.
 package fakellm
 
 import (
@@ -108,8 +108,8 @@ type Rule struct {
 	Reply Reply `yaml:"reply"`
 }
 
-// Vector gives its values to texts that contain Match; an empty Match fits every one. With a fault the request of
-// the text fails.
+// Vector gives its values to texts that contain Match; an empty Match fits every one. With a fault the
+// request of the text fails.
 type Vector struct {
 	Match  string    `yaml:"match"`
 	Values []float32 `yaml:"values"`
@@ -124,8 +124,8 @@ type Script struct {
 	Default Reply `yaml:"default"`
 	// Models are what /v1/models lists; default "fake-1".
 	Models []string `yaml:"models"`
-	// Vectors are what /v1/embeddings answers: the first rule that fits a text, else a vector of eight dimensions
-	// that stems from the text.
+	// Vectors are what /v1/embeddings answers: the first rule that fits a text, else a vector of eight
+	// dimensions that stems from the text.
 	Vectors []Vector `yaml:"vectors"`
 	// Limits, if set, refuses what is beyond them.
 	Limits *Limits `yaml:"limits"`

@@ -23,8 +23,8 @@ const (
 
 // Request is one request as it arrived.
 type Request struct {
-	// Protocol is openai, anthropic or google, or embeddings for vectors in the protocol of OpenAI: then each text is
-	// a message of the user.
+	// Protocol is openai, anthropic or google, or embeddings for vectors in the protocol of OpenAI:
+	// then each text is a message of the user.
 	Protocol string
 	Model    string
 	// Messages begin with the system message, wherever the protocol has it.

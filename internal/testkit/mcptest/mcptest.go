@@ -1,5 +1,5 @@
-// Package mcptest finds the servers and clients of other people that tests call: of MCP, A2A and OpenAI's API.
-// scripts/ensure-mcp-servers installs them. It must not know what is tested.
+// Package mcptest finds the servers and clients of other people that tests call: of MCP, A2A and
+// OpenAI's API. scripts/ensure-mcp-servers installs them. It must not know what is tested.
 package mcptest
 
 import (

@@ -28,8 +28,8 @@ const (
 	ClientSecret = "secret-of-the-client-at-the-provider"
 )
 
-// Provider is an OpenID provider that runs until its test ends. Its users are ada of the groups builders and others,
-// bob of the group leads, and eve of none.
+// Provider is an OpenID provider that runs until its test ends. Its users are ada of the groups
+// builders and others, bob of the group leads, and eve of none.
 type Provider struct{ URL string }
 
 // Start starts a provider that sends browsers back to one address. Where it is not installed the test is
@@ -94,8 +94,8 @@ var (
 	prompt = regexp.MustCompile(`name="prompt" value="([a-z]+)"`)
 )
 
-// Walk begins at an address that leads to the provider, fills its forms in as a user does, and returns the answer
-// that the browser comes to in the end, with its body. The client needs a jar of cookies.
+// Walk begins at an address that leads to the provider, fills its forms in as a user does, and returns
+// the answer that the browser comes to in the end, with its body. The client needs a jar of cookies.
 func (p *Provider) Walk(t testing.TB, client *http.Client, start, user string) (*http.Response, string) {
 	t.Helper()
 	resp, body := read(t)(client.Get(start))

@@ -140,8 +140,8 @@ func (c *call) wait(ctx context.Context, id string, most time.Duration) (*execut
 	}
 }
 
-// changes has a value when the feed has told that a run has ended or was paused, until ctx ends. A client that
-// may not watch the feed gets none.
+// changes has a value when the feed has told that a run has ended or was paused, until ctx ends. A
+// client that may not watch the feed gets none.
 func (c *call) changes(ctx context.Context, id string) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	go func() {

@@ -33,7 +33,8 @@ type Config struct {
 
 // Issuer is an OpenID provider.
 type Issuer struct {
-	// Name stands before the names of its users, as NAME/USER. It is required where there are several issuers.
+	// Name stands before the names of its users, as NAME/USER. It is required where there are several
+	// issuers.
 	Name string
 	// URL is that of the tokens' claim iss, below which the provider describes itself.
 	URL string `conf:"url"`

@@ -56,9 +56,9 @@ func (u *Users) Cookie(r *http.Request) string {
 	return ""
 }
 
-// Session returns whose session a request shows. renewed is the cookie to answer with, if a quarter of the idle
-// time has passed, or the session is to be forgotten. A request that may change something must come from
-// a page of the gateway itself.
+// Session returns whose session a request shows. renewed is the cookie to answer with, if a quarter of
+// the idle time has passed, or the session is to be forgotten. A request that may change something must
+// come from a page of the gateway itself.
 func (u *Users) Session(r *http.Request, text string) (who User, renewed *http.Cookie, err error) {
 	if err := u.origins.Check(r); err != nil {
 		return User{}, nil, errs.New(errs.PermissionDenied, "CROSS_ORIGIN", "with the session of a browser only pages of this server may change anything").

@@ -162,8 +162,8 @@ func TestForecastByCalls(t *testing.T) {
 		node := func(id, actor string) workgraph.Node {
 			return workgraph.Node{ID: id, Actor: actor, Named: map[string]json.RawMessage{"model": json.RawMessage(`"known"`)}}
 		}
-		// first is followed by long, which goes round 3 times, and by short; last joins them. A call takes 500
-		// and 900 ms.
+		// first is followed by long, which goes round 3 times, and by short; last joins them. A call
+		// takes 500 and 900 ms.
 		long := node("long", "llm")
 		long.MaxVisits = 3
 		g := &workgraph.Graph{

@@ -131,8 +131,8 @@ func reserved() map[string]Origin {
 	return map[string]Origin{procedureKeys: ByEpic, "learned:": ByAgent}
 }
 
-// OwnVector reports whether a client gave the entry its vector: such a vector is kept, whatever model makes those
-// of other entries.
+// OwnVector reports whether a client gave the entry its vector: such a vector is kept, whatever model
+// makes those of other entries.
 func (e *Entry) OwnVector() bool { return e.Vector != nil && e.Origin == ByClient }
 
 // CheckKey refuses a key that only another origin writes.

@@ -52,10 +52,10 @@ type MemoryReader interface {
 	// written last: memory.MaxFound together. Of at most 2,048 pairs of an entry and another word that
 	// more entries have it looks up whether the entry has the word, too.
 	FindMemories(ctx context.Context, q memory.Query, words []string, now time.Time) ([]memory.Hit, error)
-	// SimilarMemories returns those entries of the scopes of a query that have a vector of its model and pass
-	// its filters at a time, without texts: the memory.MaxSimilar most similar ones, the most similar first. It
-	// reads as many vectors as the query says, of as many dimensions as that of the query: those of the entries
-	// that were first written last. It says how many more there are.
+	// SimilarMemories returns those entries of the scopes of a query that have a vector of its model
+	// and pass its filters at a time, without texts: the memory.MaxSimilar most similar ones, the most
+	// similar first. It reads as many vectors as the query says, of as many dimensions as that of the
+	// query: those of the entries that were first written last. It says how many more there are.
 	SimilarMemories(ctx context.Context, q memory.Query, now time.Time) (memory.Found, error)
 	// MemoriesOf reads those of the entries that there are.
 	MemoriesOf(ctx context.Context, namespace string, ids []string) (map[string]memory.Entry, error)

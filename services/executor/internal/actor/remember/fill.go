@@ -86,7 +86,8 @@ var errStop = errors.New("the model that makes vectors does not answer")
 // errNoRoom is that of a namespace which has no room for a call in its budget: it alone waits.
 var errNoRoom = errors.New("the namespace has no room in its budget")
 
-// turn makes the vectors of some entries and returns how many it was handed, without those of namespaces that rest.
+// turn makes the vectors of some entries and returns how many it was handed, without those of
+// namespaces that rest.
 func (f *Filler) turn(ctx context.Context) (tried int, err error) {
 	ctx, stop := context.WithTimeout(ctx, turnTime)
 	defer stop()

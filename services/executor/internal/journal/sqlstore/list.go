@@ -41,9 +41,9 @@ func (s *Store) listRuns(namespace string, f journal.Filter, after page.Cursor, 
 	labels := slices.Sorted(maps.Keys(f.Labels))
 	labeled := keys == 0 && len(labels) > 0
 	states := f.States
-	// Without a key, runs are found in the order of time state by state, and so are those of a workflow or an
-	// epic, which may have many. With another key, its index knows the order, and whatever the planner believes
-	// about states must not lead it away from there.
+	// Without a key, runs are found in the order of time state by state, and so are those of a workflow
+	// or an epic, which may have many. With another key, its index knows the order, and whatever the
+	// planner believes about states must not lead it away from there.
 	byState := keys == 1 && f.EpicID != "" || keys > 0 && keys == count(workflow, f.WorkflowVersion)
 	if (keys > 0 || labeled) && len(states) > 0 && !byState {
 		conds = append(conds, s.d.In("r.state + 0", a.add(numbers(states))))

@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 )
 
-// setVector sets the vector of an entry of this transaction; nil removes the one that it has. One that is the own
-// of a client is not replaced by that of another model.
+// setVector sets the vector of an entry of this transaction; nil removes the one that it has. One that
+// is the own of a client is not replaced by that of another model.
 func (t tx) setVector(ctx context.Context, namespace, id, place string, v *memory.Embedding, own bool) error {
 	if _, err := t.Exec(ctx, `DELETE FROM memory_vectors WHERE namespace = $1 AND memory_id = $2`, namespace, id); err != nil {
 		return err
@@ -69,9 +69,9 @@ func (t tx) RefuseVector(ctx context.Context, namespace, id string, revision int
 	return true, err
 }
 
-// SimilarMemories implements store.Reader. It reads every vector of the scopes, one at a time, and keeps none but
-// the best: a scope has a bound, and an exact answer needs no index that must be tuned. What is more than a search
-// reads is counted, and not read.
+// SimilarMemories implements store.Reader. It reads every vector of the scopes, one at a time, and
+// keeps none but the best: a scope has a bound, and an exact answer needs no index that must be tuned.
+// What is more than a search reads is counted, and not read.
 func (t tx) SimilarMemories(ctx context.Context, q memory.Query, now time.Time) (out memory.Found, err error) {
 	places := make([]string, len(q.Scopes))
 	for i, s := range q.Scopes {
@@ -117,8 +117,8 @@ func (t tx) SimilarMemories(ctx context.Context, q memory.Query, now time.Time) 
 	return out, err
 }
 
-// cutVectors narrows a search to as many vectors as are compared, those of the entries that were first written
-// last, and counts the others. It reads no vector.
+// cutVectors narrows a search to as many vectors as are compared, those of the entries that were first
+// written last, and counts the others. It reads no vector.
 func (t tx) cutVectors(ctx context.Context, w *where, from string, most int) (more int, err error) {
 	cond := strings.Join(w.parts, " AND ")
 	there, err := t.count(ctx, `SELECT 1`+from+cond, w.args...)
@@ -136,8 +136,9 @@ func (t tx) cutVectors(ctx context.Context, w *where, from string, most int) (mo
 	return there - most, nil
 }
 
-// modelsLooked bounds the models whose vectors are replaced at a time. They are those that executors had: a client
-// may name any number of models, but what it gave a vector of its own is no work for executors.
+// modelsLooked bounds the models whose vectors are replaced at a time. They are those that executors
+// had: a client may name any number of models, but what it gave a vector of its own is no work for
+// executors.
 const modelsLooked = 64
 
 // dueToEmbed are the namespaces of which a model, $1, has made no vector of something, at most $2, with

@@ -27,8 +27,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchSimilar is a search by meaning in one scope of so many entries, without words. The scope of a namespace
-// holds 10,000; 100,000 are more than one search compares.
+// BenchSimilar is a search by meaning in one scope of so many entries, without words. The scope of a
+// namespace holds 10,000; 100,000 are more than one search compares.
 func BenchSimilar(b *testing.B, open Open) {
 	f := newFixture(b, open)
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same vectors in each run
