@@ -1,5 +1,5 @@
-// Package oidctest is an OpenID provider for tests, npm's oidc-provider, which scripts/ensure-mcp-servers
-// installs. It must not know what is tested.
+// Package oidctest is an OpenID provider for tests, npm's oidc-provider, which
+// scripts/ensure-mcp-servers installs. It must not know what is tested.
 package oidctest
 
 import (
@@ -32,8 +32,8 @@ const (
 // builders and others, bob of the group leads, and eve of none.
 type Provider struct{ URL string }
 
-// Start starts a provider that sends browsers back to one address. Where it is not installed the test is
-// skipped, or fails with TESTS_NO_SKIPS=1.
+// Start starts a provider that sends browsers back to one address. Where it is not installed the
+// test is skipped, or fails with TESTS_NO_SKIPS=1.
 func Start(t testing.TB, redirect string) *Provider {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
@@ -94,8 +94,9 @@ var (
 	prompt = regexp.MustCompile(`name="prompt" value="([a-z]+)"`)
 )
 
-// Walk begins at an address that leads to the provider, fills its forms in as a user does, and returns
-// the answer that the browser comes to in the end, with its body. The client needs a jar of cookies.
+// Walk begins at an address that leads to the provider, fills its forms in as a user does, and
+// returns the answer that the browser comes to in the end, with its body. The client needs a jar of
+// cookies.
 func (p *Provider) Walk(t testing.TB, client *http.Client, start, user string) (*http.Response, string) {
 	t.Helper()
 	resp, body := read(t)(client.Get(start))

@@ -56,9 +56,10 @@ func New(keys []grpckit.APIKey, resolve grpckit.Resolver, users *oidc.Users, ano
 	return k, err
 }
 
-// Authenticate reads Authorization: Bearer or X-Api-Key, which have a key or the token of an issuer, else the
-// session of a browser. A wrong one is refused even where none is needed. X-Epigraph-Namespace may repeat a
-// key's namespace, or choose one of a user's, or one where no key is needed.
+// Authenticate reads Authorization: Bearer or X-Api-Key, which have a key or the token of an
+// issuer, else the session of a browser. A wrong one is refused even where none is needed.
+// X-Epigraph-Namespace may repeat a key's namespace, or choose one of a user's, or one where no key
+// is needed.
 func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
 	for _, name := range []string{"Authorization", "X-Api-Key", grpckit.HeaderNamespace} {
 		if len(r.Header.Values(name)) > 1 {

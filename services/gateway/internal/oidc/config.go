@@ -19,7 +19,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 )
 
-// Config says whose tokens are believed, and for how long a login holds. DefaultConfig gives the defaults.
+// Config says whose tokens are believed, and for how long a login holds. DefaultConfig gives the
+// defaults.
 type Config struct {
 	// Issuers are the OpenID providers. Without any, nobody logs in.
 	Issuers []Issuer `help:"OpenID providers whose users are let in: name, url, client_id, client_secret, audiences, scopes, user_claim, groups_claim, grants (group, namespace, role); see access.md"`
@@ -33,8 +34,8 @@ type Config struct {
 
 // Issuer is an OpenID provider.
 type Issuer struct {
-	// Name stands before the names of its users, as NAME/USER. It is required where there are several
-	// issuers.
+	// Name stands before the names of its users, as NAME/USER. It is required where there are
+	// several issuers.
 	Name string
 	// URL is that of the tokens' claim iss, below which the provider describes itself.
 	URL string `conf:"url"`

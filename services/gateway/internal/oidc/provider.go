@@ -42,8 +42,8 @@ const (
 	minRSA, maxRSA = 2048, 8192
 )
 
-// algorithms are those with which a token may be signed. None of them has a secret that both sides know, so
-// that what a provider publishes signs nothing.
+// algorithms are those with which a token may be signed. None of them has a secret that both sides
+// know, so that what a provider publishes signs nothing.
 func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
@@ -84,7 +84,8 @@ func newProvider(i Issuer) *provider {
 	return p
 }
 
-// bounded asks by https alone, unless the issuer is on this machine, and ends answers that are too long.
+// bounded asks by https alone, unless the issuer is on this machine, and ends answers that are too
+// long.
 type bounded struct {
 	http.RoundTripper
 

@@ -13,7 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 )
 
-// maxCookie bounds a sealed value, in bytes. Browsers keep cookies of up to 4,096 with name and attributes.
+// maxCookie bounds a sealed value, in bytes. Browsers keep cookies of up to 4,096 with name and
+// attributes.
 const maxCookie = 3800
 
 // seals keeps values that browsers hold from being read and from being changed. Every process with the

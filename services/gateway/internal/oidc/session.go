@@ -28,8 +28,8 @@ const (
 // ReasonEnded refuses a session that ended, or that is none.
 const ReasonEnded = "SESSION_ENDED"
 
-// name is that of a cookie. The prefix has browsers refuse one that another host set, or that came without
-// encryption.
+// name is that of a cookie. The prefix has browsers refuse one that another host set, or that came
+// without encryption.
 func (u *Users) name(use string) string {
 	if u.secure {
 		return "__Host-epigraph_" + use
@@ -45,7 +45,8 @@ func (u *Users) cookie(use, value string, lasts time.Duration) *http.Cookie {
 	return c
 }
 
-// Cookie is the session that a request shows, or "". Two of them are none: one was set by somebody else.
+// Cookie is the session that a request shows, or "". Two of them are none: one was set by somebody
+// else.
 func (u *Users) Cookie(r *http.Request) string {
 	if u == nil || u.seals == nil {
 		return ""
@@ -56,9 +57,9 @@ func (u *Users) Cookie(r *http.Request) string {
 	return ""
 }
 
-// Session returns whose session a request shows. renewed is the cookie to answer with, if a quarter of
-// the idle time has passed, or the session is to be forgotten. A request that may change something must
-// come from a page of the gateway itself.
+// Session returns whose session a request shows. renewed is the cookie to answer with, if a quarter
+// of the idle time has passed, or the session is to be forgotten. A request that may change
+// something must come from a page of the gateway itself.
 func (u *Users) Session(r *http.Request, text string) (who User, renewed *http.Cookie, err error) {
 	if err := u.origins.Check(r); err != nil {
 		return User{}, nil, errs.New(errs.PermissionDenied, "CROSS_ORIGIN", "with the session of a browser only pages of this server may change anything").

@@ -83,8 +83,8 @@ type Users struct {
 	origins   *http.CrossOriginProtection
 }
 
-// New returns the users of a valid configuration. publicURL is where browsers reach the gateway; tls says
-// that it serves with a certificate.
+// New returns the users of a valid configuration. publicURL is where browsers reach the gateway;
+// tls says that it serves with a certificate.
 func New(cfg Config, publicURL string, tls bool) (*Users, error) {
 	u := &Users{cfg: cfg, public: strings.TrimRight(publicURL, "/"), logins: bucket.New[string](loginsPerSecond, logins, loginSources), origins: http.NewCrossOriginProtection()}
 	u.secure = tls || strings.HasPrefix(u.public, "https://")
@@ -195,7 +195,8 @@ func (p *provider) verify(ctx context.Context, raw string, audiences []string) (
 	return claims, nil
 }
 
-// asked keeps why the keys of a provider did not confirm a signature: the verifier keeps its text alone.
+// asked keeps why the keys of a provider did not confirm a signature: the verifier keeps its text
+// alone.
 type asked struct {
 	*provider
 
