@@ -152,7 +152,7 @@ func TestRing(t *testing.T) {
 		require.EqualValues(t, 50, asked)
 		require.Equal(t, apikey.ReasonGuessing, errs.ReasonOf(err))
 		require.True(t, errs.Is(err, errs.ResourceExhausted))
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		asked, _ = guess(t, s, r, "192.0.2.1", 1000)
 		require.EqualValues(t, 5, asked)
 	})

@@ -86,7 +86,7 @@ func TestLog(t *testing.T) {
 		for range 100 {
 			l.Record(entry("a"), false)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		require.Len(t, s.of("a"), 100)
 		require.Equal(t, 1, s.writes)
 		require.Zero(t, l.Waiting())
@@ -94,13 +94,13 @@ func TestLog(t *testing.T) {
 	each("Record/GivesIDsInOrder", func(t *testing.T, s *shelf, l *audit.Log) {
 		l.Record(entry("a"), false)
 		l.Record(entry("a"), false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		require.Less(t, s.of("a")[0].ID, s.of("a")[1].ID)
 		require.True(t, strings.HasPrefix(s.of("a")[0].ID, "aud_"))
 	})
 	each("Record/CutsWhatCallersChoose", func(t *testing.T, s *shelf, l *audit.Log) {
 		l.Record(audit.Entry{Namespace: "a", Principal: strings.Repeat("p", 9999), Resource: strings.Repeat("ü", 999), UserAgent: "a\x00\xffb" + strings.Repeat("ü", 999), Remote: strings.Repeat("1", 99)}, false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		got := s.of("a")[0]
 		require.Len(t, got.Principal, 400)
 		require.Len(t, got.Remote, 64)
@@ -114,7 +114,7 @@ func TestLog(t *testing.T) {
 			l.Record(entry("a"), true)
 		}
 		l.Record(entry("a"), false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		got := s.of("a")
 		require.Len(t, got, 31)
 		require.EqualValues(t, 9970, got[30].LeftOut, "the next entry counts those that were left out")
@@ -126,7 +126,7 @@ func TestLog(t *testing.T) {
 		other := entry("a")
 		other.Principal = "key:other"
 		l.Record(other, true)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		got := s.of("a")
 		require.Equal(t, "key:other", got[len(got)-1].Principal)
 		require.Zero(t, got[len(got)-1].LeftOut)
@@ -134,18 +134,18 @@ func TestLog(t *testing.T) {
 	each("Away/IsWrittenWhenTheRegistryIsBack", func(t *testing.T, s *shelf, l *audit.Log) {
 		s.fail("a", errors.New("away"))
 		l.Record(entry("a"), false)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		require.Equal(t, 1, l.Waiting())
 		require.Less(t, s.writes, 12, "the pauses grow")
 		s.fail("a", nil)
-		time.Sleep(16 * time.Second)
+		time.Sleep(16 * time.Second) //nolint:forbidigo // fake time
 		require.Len(t, s.of("a"), 1)
 	})
 	each("Away/OthersAreWritten", func(t *testing.T, s *shelf, l *audit.Log) {
 		s.hangs["a"] = true
 		l.Record(entry("a"), false)
 		l.Record(entry("b"), false)
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) //nolint:forbidigo // fake time
 		require.Len(t, s.of("b"), 1)
 	})
 	each("Away/OneNamespaceDoesNotFillTheRoom", func(t *testing.T, s *shelf, l *audit.Log) {
@@ -155,22 +155,22 @@ func TestLog(t *testing.T) {
 		}
 		require.Equal(t, 5000, l.Waiting())
 		l.Record(entry("b"), false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		require.Len(t, s.of("b"), 1)
 		s.fail("a", nil)
-		time.Sleep(16 * time.Second)
+		time.Sleep(16 * time.Second) //nolint:forbidigo // fake time
 		l.Record(entry("a"), false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		require.EqualValues(t, 25_000, s.of("a")[5000].LeftOut, "the next entry counts those that are lost")
 	})
 	each("Faulty/DoesNotHoldUpThoseBehindIt", func(t *testing.T, s *shelf, l *audit.Log) {
 		s.fail("a", errs.New(errs.InvalidArgument, "REQUEST_INVALID", "bad"))
 		l.Record(entry("a"), false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		require.Zero(t, l.Waiting())
 		s.fail("a", nil)
 		l.Record(entry("a"), false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		require.EqualValues(t, 1, s.of("a")[0].LeftOut)
 	})
 	t.Run("Close/WritesWhatWaits", func(t *testing.T) {

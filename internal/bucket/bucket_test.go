@@ -38,9 +38,9 @@ func TestBuckets(t *testing.T) {
 	})
 	each("Time/Fills", func(t *testing.T, _ *bucket.Buckets[string], taken func(string, int) int) {
 		taken("a", 10)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		require.Equal(t, 2, taken("a", 10))
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
 		require.Equal(t, 3, taken("a", 10), "never above the burst")
 	})
 	each("Left/CountsRefusalsOnce", func(t *testing.T, b *bucket.Buckets[string], taken func(string, int) int) {

@@ -62,7 +62,7 @@ func TestAudit(t *testing.T) {
 	// find returns the newest entry that the filter and the function let through, as soon as there is one.
 	find := func(t *testing.T, q *registryv1.ListAuditRequest, is func(*registryv1.AuditEntry) bool) (found *registryv1.AuditEntry) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			r, err := book.ListAudit(context.WithoutCancel(t.Context()), q)
 			for _, e := range r.GetEntries() {
 				if is(e) {
@@ -71,7 +71,7 @@ func TestAudit(t *testing.T) {
 				}
 			}
 			return err != nil
-		}, 20*time.Second, 50*time.Millisecond)
+		})
 		require.NotNil(t, found)
 		return found
 	}

@@ -237,7 +237,7 @@ func (s *Server) faultAs(kind, err error) error {
 }
 
 // invalid is an error of a part of a request.
-func invalid(field, reason, format string, args ...any) error {
+func invalid(field, reason, format string, args ...any) *errs.Error {
 	e := errs.New(errs.InvalidArgument, reason, format, args...)
 	return e.Violate(field, reason, e.Message)
 }

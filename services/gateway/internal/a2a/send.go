@@ -250,7 +250,7 @@ func (t *task) question(m *message) (*executorv1.Interrupt, error) {
 	for _, q := range t.open[:min(len(t.open), 10)] {
 		ids = append(ids, q.GetId())
 	}
-	return nil, invalid("interruptId", "SEVERAL_QUESTIONS", "task %s asks %d questions: name one as interruptId in a data part", t.run.GetId(), len(t.open)).(*errs.Error).
+	return nil, invalid("interruptId", "SEVERAL_QUESTIONS", "task %s asks %d questions: name one as interruptId in a data part", t.run.GetId(), len(t.open)).
 		Hint("they are " + strings.Join(ids, ", "))
 }
 

@@ -165,14 +165,16 @@ func messageID(s spec.TaskStatus) string {
 
 // result tells what of the result was not told as it was written.
 func (w *watcher) result() bool {
-	for _, a := range w.artifacts() {
-		rest, told := strings.CutPrefix(a.Parts[0].Text(), w.written.String())
-		if _, text := a.Parts[0].Content.(spec.Text); told && text && w.written.Len() > 0 {
-			return w.chunk(rest, true)
-		}
-		return w.tell(&spec.TaskArtifactUpdateEvent{TaskID: spec.TaskID(w.run.GetId()), ContextID: w.contextID, Artifact: a, LastChunk: true})
+	all := w.artifacts() // one at most
+	if len(all) == 0 {
+		return true
 	}
-	return true
+	a := all[0]
+	rest, told := strings.CutPrefix(a.Parts[0].Text(), w.written.String())
+	if _, text := a.Parts[0].Content.(spec.Text); told && text && w.written.Len() > 0 {
+		return w.chunk(rest, true)
+	}
+	return w.tell(&spec.TaskArtifactUpdateEvent{TaskID: spec.TaskID(w.run.GetId()), ContextID: w.contextID, Artifact: a, LastChunk: true})
 }
 
 // chunk tells a piece of the text. The first one begins the artifact.

@@ -98,10 +98,10 @@ func TestSessionTimes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			u := sessionUsers(t, "k")
 			text := begin(t, u, "g")
-			time.Sleep(59 * time.Minute)
+			time.Sleep(59 * time.Minute) //nolint:forbidigo // fake time
 			_, _, err := show(t, u, http.MethodGet, text)
 			require.NoError(t, err)
-			time.Sleep(2 * time.Minute)
+			time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
 			_, _, err = show(t, u, http.MethodGet, text)
 			require.Equal(t, ReasonEnded, errs.ReasonOf(err))
 		})
@@ -122,7 +122,7 @@ func TestSessionTimes(t *testing.T) {
 					text = cookie.Value
 					renewals++
 				}
-				time.Sleep(10 * time.Minute)
+				time.Sleep(10 * time.Minute) //nolint:forbidigo // fake time
 			}
 			require.Equal(t, 12*time.Hour, time.Since(began))
 			require.Equal(t, 35, renewals, "at every second request, after a quarter of the idle time")

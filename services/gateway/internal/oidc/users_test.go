@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/oidc"
 )
 
@@ -172,10 +173,10 @@ func TestKeys(t *testing.T) {
 		_, err = users.Authenticate(t.Context(), old)
 		require.NoError(t, err)
 		i.rotate(t, "second")
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			_, err := users.Authenticate(t.Context(), i.token(t, nil))
 			return err == nil
-		}, 10*time.Second, 50*time.Millisecond)
+		})
 		_, err = users.Authenticate(t.Context(), old)
 		require.Equal(t, "CREDENTIALS_INVALID", errs.ReasonOf(err), "the issuer has withdrawn its key")
 	})

@@ -23,7 +23,8 @@ func parseCursor(run, text string) (at position, ok bool) {
 		return nil, false
 	}
 	at = position{run: n}
-	for name := ""; more; {
+	for more {
+		var name string
 		name, rest, more = strings.Cut(rest, ";")
 		if name == notNamed && !more {
 			break
