@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -95,6 +97,8 @@ type Principal struct {
 	Name string
 	// Scopes are those of an API key or a user, or Service.
 	Scopes []Scope
+	// Expires is when the API key ends. It is zero for one that does not end by itself, and for others.
+	Expires time.Time
 }
 
 // String is how a principal is recorded: "key:NAME", "user:NAME", "open" or "service"; empty for the
@@ -193,6 +197,9 @@ func (p Principal) Encode() string {
 	for _, s := range p.Scopes {
 		v.Add("scope", string(s))
 	}
+	if !p.Expires.IsZero() {
+		v.Set("expires", strconv.FormatInt(p.Expires.UnixMicro(), 10))
+	}
 	return v.Encode()
 }
 
@@ -205,6 +212,13 @@ func Decode(s string) (Principal, error) {
 		return Principal{}, errs.New(errs.InvalidArgument, "PRINCIPAL_INVALID", "the principal cannot be read")
 	}
 	p := Principal{Kind: kind, Name: v.Get("name")}
+	if at := v.Get("expires"); at != "" {
+		n, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return Principal{}, errs.New(errs.InvalidArgument, "PRINCIPAL_INVALID", "the end of the principal's key cannot be read")
+		}
+		p.Expires = time.UnixMicro(n).UTC()
+	}
 	for _, one := range v["scope"] {
 		if scope := Scope(one); slices.Contains(Scopes(), scope) {
 			p.Scopes = append(p.Scopes, scope)

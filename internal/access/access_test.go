@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -273,13 +274,14 @@ func TestPrincipal(t *testing.T) {
 	for _, p := range []access.Principal{
 		{Kind: access.Open},
 		{Kind: access.Key, Name: "Zoë & co=;,", Scopes: []access.Scope{access.Run, access.Approve}},
+		{Kind: access.Key, Name: "ci", Expires: time.UnixMicro(1_800_000_000_000_001).UTC()},
 		{Kind: access.User, Name: "corp/zoë@example.com", Scopes: []access.Scope{access.Read}},
 	} {
 		got, err := access.Decode(p.Encode())
 		require.NoError(t, err)
 		require.Equal(t, p, got)
 	}
-	for _, bad := range []string{"", "kind=service", "kind=", "kind=key%", access.Principal{Kind: access.Internal}.Encode(), access.Principal{}.Encode()} {
+	for _, bad := range []string{"", "kind=service", "kind=", "kind=key%", "kind=key&expires=soon", access.Principal{Kind: access.Internal}.Encode(), access.Principal{}.Encode()} {
 		_, err := access.Decode(bad)
 		require.Error(t, err, bad)
 	}

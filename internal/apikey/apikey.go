@@ -148,7 +148,7 @@ func (r *Ring) Authenticate(ctx context.Context, t Token) (who access.Principal,
 	if !a.opens(t) {
 		return who, false, nil
 	}
-	return access.Principal{Kind: access.Key, Name: a.key.Name, Scopes: a.key.Scopes}, true, nil
+	return access.Principal{Kind: access.Key, Name: a.key.Name, Scopes: a.key.Scopes, Expires: a.key.Expires}, true, nil
 }
 
 // opens reports whether a secret is that of the key, which has not ended.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -41,7 +42,7 @@ func TestKeys(t *testing.T) {
 			w := &keyWorld{admin: client("secret-of-ada"), root: client("secret-of-root"), eve: client("secret-of-eve"), service: client("of-services")}
 			for name, run := range map[string]func(*testing.T, context.Context, *keyWorld){
 				"Create/ShowsTheSecretOnce": keySecret, "Create/RepeatsAreOne": keyRepeat, "Create/FaultsAreTold": keyFaults,
-				"Create/GrantsNoMoreThanTheCallerHas": keyGrants, "List/NewestFirstByPages": keyPages, "Namespace/OthersSeeNothing": keyOthers,
+				"Create/GrantsNoMoreThanTheCallerHas": keyGrants, "Create/OutlivesNoCaller": keyEnds, "List/NewestFirstByPages": keyPages, "Namespace/OthersSeeNothing": keyOthers,
 				"Revoke/EndsItForGood": keyRevoked, "Resolve/RecordsUsesWithTheSecret": keyUsed, "Expiry/EndsIt": keyExpires, "Caller/IsToldWhoItIs": keyCaller,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, t.Context(), w) })
@@ -137,6 +138,19 @@ func keyGrants(t *testing.T, ctx context.Context, w *keyWorld) {
 	made, err := w.admin.CreateKey(ctx, &registryv1.CreateKeyRequest{Name: "a", Role: "admin"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"read", "run", "approve", "admin"}, made.GetKey().GetScopes())
+}
+
+func keyEnds(t *testing.T, ctx context.Context, w *keyWorld) {
+	end := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	hour := access.Principal{Kind: access.Key, Name: "hour", Scopes: access.Administrator.Scopes(), Expires: end}
+	ctx = metadata.AppendToOutgoingContext(grpckit.WithNamespace(ctx, "acme"), grpckit.HeaderPrincipal, hour.Encode())
+	for name, at := range map[string]*timestamppb.Timestamp{"Never": nil, "Later": timestamppb.New(end.Add(time.Microsecond))} {
+		_, err := w.service.CreateKey(ctx, &registryv1.CreateKeyRequest{Name: "longer", Role: "viewer", ExpireTime: at})
+		e := requireError(t, err, errs.PermissionDenied, "KEY_GRANTS_TOO_MUCH")
+		require.Equal(t, end.UTC().Format(time.RFC3339), e.Meta["expire_time"], name)
+	}
+	_, err := w.service.CreateKey(ctx, &registryv1.CreateKeyRequest{Name: "as long", Role: "viewer", ExpireTime: timestamppb.New(end)})
+	require.NoError(t, err)
 }
 
 func keyPages(t *testing.T, ctx context.Context, w *keyWorld) {

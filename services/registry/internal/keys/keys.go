@@ -88,6 +88,17 @@ func (w Wanted) granted(who access.Principal) ([]access.Scope, error) {
 	return out, nil
 }
 
+// outlives refuses a key that would go on after the key that makes it: whoever has a key for a day could
+// make one for ever.
+func (w Wanted) outlives(who access.Principal) error {
+	if end := who.Expires; !end.IsZero() && (w.Expires.IsZero() || w.Expires.After(end)) {
+		at := end.UTC().Format(time.RFC3339)
+		return errs.New(errs.PermissionDenied, ReasonGrant, "the caller's key ends at %s, and so cannot make one that ends later or never", at).
+			Set("expire_time", at).Hint("set expire_time to " + at + " or before")
+	}
+	return nil
+}
+
 // Create makes a key and returns its secret, which is empty if the request was served before.
 func (k *Keys) Create(ctx context.Context, namespace string, once request.Once, w Wanted) (out store.APIKey, secret string, err error) {
 	now := dbkit.Now()
@@ -97,7 +108,11 @@ func (k *Keys) Create(ctx context.Context, namespace string, once request.Once, 
 	if !w.Expires.IsZero() && !w.Expires.After(now) {
 		return out, "", invalid("expire_time", "it is not in the future")
 	}
-	scopes, err := w.granted(access.Of(ctx))
+	who := access.Of(ctx)
+	scopes, err := w.granted(who)
+	if err == nil {
+		err = w.outlives(who)
+	}
 	if err != nil {
 		return out, "", err
 	}
