@@ -276,13 +276,14 @@ func (t *teller) errorTrigger(o *object, x *Trigger) {
 	}
 }
 
-// EventKinds are the events of the feed that start runs. The events of calls, of prices, of the memory
-// and of messages are not among them: each round of an agent makes some, so that an agent which they
-// start would start itself.
+// EventKinds are the events of the feed that start runs. The events of calls, of prices, of the memory and
+// of messages are not among them: each round of an agent makes some, so that an agent which they start would
+// start itself. Neither are deletions of threads: those that a run had are deleted after its end, by nobody,
+// so that nothing says what the new run is the consequence of.
 func EventKinds() []string {
 	return []string{
 		"epic_created", "epic_updated", "epic_deleted", "task_created", "task_updated", "task_deleted", "budget_reached", "workflow_published",
-		"run_started", "run_ended", "run_paused", "run_resumed", "thread_created", "thread_deleted",
+		"run_started", "run_ended", "run_paused", "run_resumed", "thread_created",
 	}
 }
 

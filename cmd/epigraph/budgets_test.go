@@ -205,40 +205,47 @@ func TestBudgetsAbove(t *testing.T) {
 	})
 }
 
-// TestEstimateByHistory asks for calls that state no limit of their answers. They are estimated at the limit
-// of their profile, and at what most calls of their model put out once enough are known.
-func TestEstimateByHistory(t *testing.T) {
-	s := &spender{T: t}
-	s.serve(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
-		s.calls.Add(1)
-		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}, true
-	}}, func(*stack.Config) {})
-	begin := func(limit int, opts ...epigraph.StartOption) *epigraph.Run {
-		with := []func(*workgraph.Node){workgraph.Named("request", "hello")}
-		if limit > 0 {
-			with = append(with, workgraph.Named("max_output_tokens", limit))
-		}
-		b := workgraph.NewBuilder("one")
-		b.Node("a", "llm", with...)
-		r, err := s.c.StartRun(t.Context(), b.Graph(), opts...)
-		require.NoError(t, err)
-		return r
+// TestEstimates asks for calls that state no limit of their answers. They are estimated at the limit of their
+// profile, or, if that says so, at what most calls of their model put out once enough are known.
+func TestEstimates(t *testing.T) {
+	for name, usual := range map[string]bool{"TheLimitOfTheProfile": false, "WhatCallsOfTheModelPutOut": true} {
+		t.Run(name, func(t *testing.T) {
+			s := &spender{T: t}
+			s.serve(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+				return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}, true
+			}}, func(cfg *stack.Config) {
+				cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.ReserveUsual = usual })
+			})
+			begin := func(limit int, opts ...epigraph.StartOption) *epigraph.Run {
+				with := []func(*workgraph.Node){workgraph.Named("request", "hello")}
+				if limit > 0 {
+					with = append(with, workgraph.Named("max_output_tokens", limit))
+				}
+				b := workgraph.NewBuilder("one")
+				b.Node("a", "llm", with...)
+				r, err := s.c.StartRun(t.Context(), b.Graph(), opts...)
+				require.NoError(t, err)
+				return r
+			}
+			capped := func(limit int) *epigraph.Run {
+				v := s.task()
+				s.command("budgets", "set", "--epic", v.GetEpicId(), "--hard-tokens", "1000")
+				return begin(limit, epigraph.Task(v.GetId()))
+			}
+			waits := capped(0)
+			require.Regexp(t, `a call of up to 4\d\d\d tokens does not fit`, s.paused(waits), "without history it is the limit of the profile")
+			// Samples take places by chance: 60 calls fill far more than the 20 that are needed.
+			for range 60 {
+				s.reaches(begin(0), executorv1.RunState_RUN_STATE_COMPLETED)
+			}
+			if usual {
+				s.reaches(waits, executorv1.RunState_RUN_STATE_COMPLETED)
+			} else {
+				require.Regexp(t, `a call of up to 4\d\d\d tokens does not fit`, s.paused(capped(0)))
+			}
+			require.Regexp(t, `a call of up to 40\d\d tokens does not fit`, s.paused(capped(4000)), "a limit of its own goes before history")
+		})
 	}
-	v := s.task()
-	s.command("budgets", "set", "--epic", v.GetEpicId(), "--hard-tokens", "1000")
-	waits := begin(0, epigraph.Task(v.GetId()))
-	require.Regexp(t, `a call of up to 4\d\d\d tokens does not fit`, s.paused(waits), "without history it is the limit of the profile")
-	require.Zero(t, s.calls.Load())
-	// Samples take places by chance: 60 calls fill far more than the 20 that are needed.
-	for range 60 {
-		s.reaches(begin(0), executorv1.RunState_RUN_STATE_COMPLETED)
-	}
-	s.reaches(waits, executorv1.RunState_RUN_STATE_COMPLETED)
-
-	w := s.task()
-	s.command("budgets", "set", "--epic", w.GetEpicId(), "--hard-tokens", "1000")
-	stated := begin(4000, epigraph.Task(w.GetId()))
-	require.Regexp(t, `a call of up to 40\d\d tokens does not fit`, s.paused(stated), "a limit of its own goes before history")
 }
 
 // TestBudgetOfChildren lets two children side by side want all that their parent has left.

@@ -181,7 +181,7 @@ func (r *Ring) learn(p place, a answer) {
 // askFrom asks, unless too many secrets that open nothing came from where this one does. A key that
 // opened lately is asked about in any case.
 func (r *Ring) askFrom(ctx context.Context, p place, t Token, good bool) (answer, error) {
-	from := source(access.OriginOf(ctx).Remote)
+	from := Source(access.OriginOf(ctx).Remote)
 	if !good && !r.guesses.Take(from) {
 		return answer{}, errs.New(errs.ResourceExhausted, ReasonGuessing, "too many unknown API keys were shown from this address").
 			Hint("show a key that there is, or try again in a moment").RetryAfter(time.Second)
@@ -193,8 +193,8 @@ func (r *Ring) askFrom(ctx context.Context, p place, t Token, good bool) (answer
 	return a, err
 }
 
-// source is what counts as one address: of IPv6 the network of 64 bits, which one caller has to itself.
-func source(remote string) string {
+// Source is what counts as one address: of IPv6 the network of 64 bits, which one caller has to itself.
+func Source(remote string) string {
 	ip, err := netip.ParseAddr(remote)
 	if err != nil || ip.Unmap().Is4() {
 		return remote

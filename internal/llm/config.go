@@ -47,6 +47,9 @@ type Profile struct {
 
 	ContextTokens   int64 `help:"tokens that the model can take, prompt and answer together: a request that is longer for sure is refused; 0 means that it is not known"`
 	MaxOutputTokens int64 `help:"limit of the answer to a call that states none; always sent"`
+	// ReserveUsual has calls that state no limit reserve what most calls of the model put out, and not the
+	// limit that is sent for them, which alone bounds what they take of a budget.
+	ReserveUsual bool `help:"calls that state no limit of their answer reserve what nine of ten calls of the model put out, not max_output_tokens; one in ten may then go over a hard cap"`
 	// OutputLimit bounds what a tenant can take of an account before a call has been answered.
 	OutputLimit int64         `help:"largest limit of the answer that a call may state"`
 	Timeout     time.Duration `help:"longest time for one model call"`

@@ -61,9 +61,8 @@ func govern(d *engine.Deps, g *governor.Governor, cfg Config, models *llm.Set) {
 }
 
 // mostUsed says what a call of the actor llm may use at most: the limit of its answer, and about as
-// many tokens as its prompt has. The limit of a profile is none of the call's own. The call is booked on
-// the model of its profile, unless a fallback answers. A call of an actor of the
-// memory uses what its vector does.
+// many tokens as its prompt has. It is booked on the model of its profile, unless a fallback
+// answers. A call of an actor of the memory uses what its vector does.
 func mostUsed(cfg Config, models *llm.Set) func(*workgraph.Start) (workgraph.Usage, bool) {
 	return func(s *workgraph.Start) (most workgraph.Usage, ok bool) {
 		if s.Actor != "llm" {
@@ -77,7 +76,7 @@ func mostUsed(cfg Config, models *llm.Set) func(*workgraph.Start) (workgraph.Usa
 		}
 		if most.Provider, most.Model, ok = actorllm.Booked(cfg.Actors.LLM, models, s); ok {
 			e := actorllm.Estimate(cfg.Actors.LLM, models, s)
-			most.InputTokens, most.OutputTokens, most.Unlimited = e.Input, e.Output, !e.Stated
+			most.InputTokens, most.OutputTokens, most.Unlimited = e.Input, e.Output, e.Usual
 		}
 		return most, ok
 	}

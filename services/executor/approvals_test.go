@@ -121,6 +121,19 @@ func byAnother(t *testing.T, r *replica) {
 			allowed(t, id)
 		}
 	})
+	t.Run("Starter/OfTheRootOfWhatWasForkedIsRefused", func(t *testing.T) {
+		root := beginOf(t, starter, actorNode("s", "spawn", `{"runs": [{"graph": {"nodes": [`+approval+`]}}]}`))
+		q, err := starter.GetInterrupt(t.Context(), &executorv1.GetInterruptRequest{InterruptId: openQuestion(t, starter, root)})
+		require.NoError(t, err)
+		require.NotEqual(t, root, q.GetRunId())
+		ben := metadata.AppendToOutgoingContext(t.Context(), grpckit.HeaderNamespace, "acme", grpckit.HeaderPrincipal,
+			access.Principal{Kind: access.Key, Name: "ben", Scopes: []access.Scope{access.Run, access.Approve}}.Encode())
+		fork, err := front.ForkRun(ben, &executorv1.ForkRunRequest{RunId: q.GetRunId()})
+		require.NoError(t, err)
+		id := openQuestion(t, starter, fork.GetId())
+		refused(t, id)
+		allowed(t, id)
+	})
 	t.Run("Starter/AnswersQuestions", func(t *testing.T) {
 		id := openQuestion(t, starter, beginOf(t, starter, actorNode("q", "human", `{"prompt": "which?"}`)))
 		_, err := starter.AnswerInterrupt(t.Context(), &executorv1.AnswerInterruptRequest{InterruptId: id, Answer: &graphv1.Payload{Json: []byte(`"this"`)}})

@@ -27,7 +27,7 @@ function timeOf(text: string | null): string | undefined {
   return Number.isNaN(ms) ? undefined : new Date(ms).toISOString();
 }
 
-/** page leads to what an entry is about, where there is a page of it. */
+/** pageOf leads to what an entry is about, where there is a page of it. */
 function pageOf(resource: string): string | undefined {
   if (resource.startsWith("run_")) return `/runs/${resource}`;
   if (resource.startsWith("ep_")) return `/epics/${resource}`;

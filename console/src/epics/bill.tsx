@@ -50,7 +50,7 @@ export function Bill({ epic, tasks }: { epic: string; tasks: Task[] }) {
   const day = useReport(epic, "REPORT_KEY_DAY");
   const model = useReport(epic, "REPORT_KEY_MODEL");
   const task = useReport(epic, "REPORT_KEY_TASK");
-  const slugs = new Map(tasks.map((t) => [t.id ?? "", t.workflowSlug || "no workflow"]));
+  const slugs = new Map(tasks.map((t) => [t.id ?? "", t.runWorkflow || t.workflowSlug || "no workflow"]));
   const total = day.data?.total;
   if (day.data && (day.data.rows?.length ?? 0) === 0) return <p className="muted">Nothing was booked yet. Calls of models and tools appear here when they end.</p>;
   return (

@@ -33,7 +33,7 @@ func EpicTo(e *delegation.Epic) *registryv1.Epic {
 	}
 }
 
-// EpicFrom is an epic of the registry, without its root.
+// EpicFrom is an epic of the registry.
 func EpicFrom(e *registryv1.Epic) delegation.Epic {
 	if e == nil {
 		return delegation.Epic{}

@@ -64,8 +64,9 @@ func (t *session) prepare(ctx context.Context, a *attempt, info *program.ActorIn
 }
 
 func (t *session) prepareInterrupt(ctx context.Context, a *attempt, info *program.ActorInfo, q *workgraph.Interrupt) *workgraph.Error {
-	// The steps of an agent's loop are the only internal actors. No worker and no model is one.
-	q.ID, q.Workflows, q.OfAgent = ids.New(InterruptPrefix), nil, info.Internal
+	// The internal actors that work here are the steps of an agent's loop. What a remote agent asks is no
+	// question of ours, which a message to us would answer.
+	q.ID, q.Workflows, q.OfAgent = ids.New(InterruptPrefix), nil, info.Internal && !info.Elsewhere
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
 		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the interrupt has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}

@@ -53,7 +53,7 @@ type RunChange struct {
 	// Runs is how many runs are gone with one that was deleted, itself included.
 	Runs  int64 `json:"runs,omitempty"`
 	Trace Trace `json:"trace,omitzero"`
-	// Resumed is of items of KindPaused.
+	// Resumed is of items of kindPaused.
 	Resumed bool `json:"resumed,omitempty"`
 }
 

@@ -74,7 +74,7 @@ func (f Feed) Watch(ctx context.Context, namespace string, after int64, kinds []
 	}
 }
 
-// feedEvent is what a trigger is told of an event. Words are those of the tools of agents.
+// feedEvent is what a trigger is told of an event. Its words are those of the API in lower case: see spelled.
 type feedEvent struct {
 	Seq      int64     `json:"seq"`
 	Time     time.Time `json:"time"`

@@ -207,7 +207,7 @@ func threadChange(c *outbox.ThreadChange) *registryv1.ThreadChange {
 		p.Kind = registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_CREATED
 	case outbox.Message:
 		p.Kind = registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_MESSAGE
-	default:
+	case outbox.Deleted:
 		p.Kind = registryv1.ThreadChangeKind_THREAD_CHANGE_KIND_DELETED
 	}
 	return p

@@ -113,7 +113,7 @@ func (m Memory) Refused(ctx context.Context, b remember.Bare, model, why string)
 const maxWhy = 500
 
 // MemoryPayer books the vectors that an executor makes for entries of the memory, on their namespaces. It is
-// use.
+// safe for concurrent use.
 type MemoryPayer struct {
 	client registryv1.RegistryServiceClient
 }

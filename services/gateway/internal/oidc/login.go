@@ -72,12 +72,21 @@ func (u *Users) Offers() []Offer {
 	return out
 }
 
-func (u *Users) admit(r *http.Request) error {
+// offered refuses logins where there are none.
+func (u *Users) offered() error {
 	if u == nil || u.seals == nil {
 		return errs.New(errs.FailedPrecondition, "LOGIN_NOT_OFFERED", "this server offers no login").
 			Hint("use an API key, or set gateway.oidc.issuers and gateway.oidc.session_keys")
 	}
-	if !u.logins.Take(access.OriginOf(r.Context()).Remote) {
+	return nil
+}
+
+// admit refuses another login from an address that has begun many.
+func (u *Users) admit(r *http.Request) error {
+	if err := u.offered(); err != nil {
+		return err
+	}
+	if !u.logins.Take(apikey.Source(access.OriginOf(r.Context()).Remote)) {
 		return errs.New(errs.ResourceExhausted, "TOO_MANY_LOGINS", "too many logins were begun from this address").
 			Hint("try again in a moment").RetryAfter(time.Second)
 	}
@@ -183,7 +192,7 @@ func (u *Users) Callback(w http.ResponseWriter, r *http.Request) (who User, err 
 
 // Logout has the browser forget its session. The provider may still know the user.
 func (u *Users) Logout(w http.ResponseWriter, r *http.Request) error {
-	if err := u.admit(r); err != nil {
+	if err := u.offered(); err != nil {
 		return err
 	}
 	if err := u.origins.Check(r); err != nil {

@@ -65,7 +65,8 @@ func updateEpic(ctx context.Context, r Registry, call *workgraph.Call, a *delega
 	return paidWith(ctx, r, call, workgraph.Payer{EpicID: out.ID}, answer)
 }
 
-// fieldsRequest is behind the request id of a change of fields, so that the move after it has its own.
+// fieldsRequest is behind the request id of a change of fields. Requests are known by their method and id, so
+// one id would serve the change and the move; changes that are under way have it with this ending.
 const fieldsRequest = "-fields"
 
 // paidWith is an answer after which the calls of the run are booked on the epic that it has changed, or on

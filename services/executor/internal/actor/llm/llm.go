@@ -150,9 +150,9 @@ func Booked(cfg Config, models *llm.Set, s *workgraph.Start) (provider, model st
 type Expected struct {
 	Profile       string
 	Input, Output int64
-	// Stated says that Output is a limit which the call states itself. Else it is the one that its profile
-	// sends for it.
-	Stated bool
+	// Usual says that the call is expected to put out what most calls of its model do, and no more than
+	// Output.
+	Usual bool
 }
 
 // Estimate says which profile a call of the actor asks, and roughly how many tokens it takes, before
@@ -174,12 +174,12 @@ func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) Expected {
 			bytes += len(raw)
 		}
 	}
-	out := Expected{Profile: name, Input: int64(bytes)/4 + 1, Output: p.MaxOutputTokens}
+	out := Expected{Profile: name, Input: int64(bytes)/4 + 1, Output: p.MaxOutputTokens, Usual: p.ReserveUsual}
 	// A call that asks for more than it may is refused before it begins.
 	if raw := s.Named["max_output_tokens"]; len(raw) > 0 && len(raw) < maxName {
 		var n int64
 		if json.Unmarshal(raw, &n) == nil && n > 0 {
-			out.Output, out.Stated = min(n, p.OutputLimit), true
+			out.Output, out.Usual = min(n, p.OutputLimit), false
 		}
 	}
 	return out

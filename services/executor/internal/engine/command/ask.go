@@ -306,7 +306,7 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 }
 
 // checkApprover refuses the decision of whoever started the run that asks, its root, or a run that one of
-// them was forked from: a fork by another does not make the work another's. Who started a run is written
+// them was forked from, with its root: a fork by another does not make the work another's. Who started a run is written
 // with its start and never changes, so what is read before the transaction of the answer holds in it.
 func (h *Handler) checkApprover(ctx context.Context, q *journal.Interrupt) error {
 	if !h.byAnother || len(q.Approve) == 0 {
@@ -325,6 +325,9 @@ func (h *Handler) checkApprover(ctx context.Context, q *journal.Interrupt) error
 		}
 		if run.ForkedFrom != "" && len(ids) < asking+maxForksAbove {
 			ids = append(ids, run.ForkedFrom)
+		}
+		if root := run.RootID; root != "" && !slices.Contains(ids, root) && len(ids) < asking+maxForksAbove {
+			ids = append(ids, root) // a child has no principal of its own
 		}
 		given, err := record.CallerDataOf(run.Metadata)
 		if err != nil {
