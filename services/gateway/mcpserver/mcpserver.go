@@ -167,7 +167,8 @@ func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) 
 	defer stop()
 	watch.Go(func() { s.watchChanges(ctx, func(tools, resources bool) { s.tell(s.server, tools, resources) }) })
 	err := s.server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || ctx.Err() != nil { // the client is gone, or it is stopped
+	// The client is gone, or it is stopped.
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || ctx.Err() != nil {
 		return nil
 	}
 	return err

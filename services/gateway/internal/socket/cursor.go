@@ -97,7 +97,8 @@ func (t *trail) write() {
 	t.text = string(b)
 }
 
-// behind returns the cursor of a run that has, for each run in it, the later place of a cursor and a position.
+// behind returns the cursor of a run that has, for each run in it, the later place of a cursor and a
+// position.
 func behind(run, cursor string, seen position) string {
 	at, ok := parseCursor(run, cursor)
 	if !ok {
