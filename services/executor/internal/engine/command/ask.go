@@ -306,8 +306,9 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 }
 
 // checkApprover refuses the decision of whoever started the run that asks, its root, or a run that one of
-// them was forked from, with its root: a fork by another does not make the work another's. Who started a run is written
-// with its start and never changes, so what is read before the transaction of the answer holds in it.
+// them was forked from, with its root: a fork by another does not make the work another's. Who started a run
+// is written with its start and never changes, so what is read before the transaction of the answer holds in
+// it.
 func (h *Handler) checkApprover(ctx context.Context, q *journal.Interrupt) error {
 	if !h.byAnother || len(q.Approve) == 0 {
 		return nil

@@ -25,7 +25,8 @@ func (s *Store) listRuns(namespace string, f journal.Filter, after page.Cursor, 
 	conds := []string{"r.namespace = " + tenant}
 	keys, workflow := 0, f.Workflow
 	if workflow == "" && len(f.States) > 0 {
-		workflow, _, _ = strings.Cut(f.WorkflowVersion, "@") // its index knows the states, that of the version does not
+		// The index of the workflow knows the states, that of the version does not.
+		workflow, _, _ = strings.Cut(f.WorkflowVersion, "@")
 	}
 	for _, c := range []struct{ name, value string }{
 		{"task_id", f.TaskID}, {"user_id", f.UserID}, {"chat_id", f.ChatID}, {"thread_id", f.ThreadID},
