@@ -37,8 +37,6 @@ const (
 	enterWithin = 2 * time.Second
 	// progressEvery is the least time between two reports of a task's status.
 	progressEvery = 100 * time.Millisecond
-	// largeResult is the size from which on a result asks for room.
-	largeResult = 64 << 10
 	// maxListed is how many tasks are looked through for one that a lost answer was about.
 	maxListed = 20
 )
@@ -102,15 +100,10 @@ func to(node string, value json.RawMessage, p *position) (workgraph.Outcome, err
 	return out, nil
 }
 
-// done is the outcome with the result of the task.
-func done(ctx context.Context, name string, value json.RawMessage, err error) (workgraph.Outcome, error) {
+// done is the outcome with the result of the task. The room for it was asked for when it was read.
+func done(name string, value json.RawMessage, err error) (workgraph.Outcome, error) {
 	if err != nil {
 		return workgraph.Outcome{}, unusable(name, err)
-	}
-	if len(value) > largeResult {
-		if err := actor.Room(ctx, int64(len(value))); err != nil {
-			return workgraph.Outcome{}, err
-		}
 	}
 	return to(nodeResult, value, nil)
 }
@@ -138,6 +131,7 @@ func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		return workgraph.Outcome{}, err
 	}
 	defer leave()
+	ctx = reserving(ctx)
 	repeats := c.Effect != workgraph.Unsafe
 	if repeats { // an earlier attempt, of a dead executor maybe, may have sent it
 		if t := ag.lost(ctx, r); t != nil {
@@ -149,14 +143,14 @@ func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	if err != nil {
 		return workgraph.Outcome{}, ag.fault(ctx, err, repeats)
 	}
-	return begun(ctx, ag, first)
+	return begun(ag, first)
 }
 
 // begun is where the run goes on after the first answer to a message.
-func begun(ctx context.Context, ag *agent, first sdk.Event) (workgraph.Outcome, error) {
+func begun(ag *agent, first sdk.Event) (workgraph.Outcome, error) {
 	if m, ok := first.(*sdk.Message); ok {
 		value, err := messageValue(m)
-		return done(ctx, ag.name, value, err)
+		return done(ag.name, value, err)
 	}
 	info := first.TaskInfo()
 	if id := string(info.TaskID); id == "" || len(id) > maxContext || len(info.ContextID) > maxContext {
@@ -164,7 +158,7 @@ func begun(ctx context.Context, ag *agent, first sdk.Event) (workgraph.Outcome, 
 	}
 	if t, ok := first.(*sdk.Task); ok && t.Status.State == sdk.TaskStateCompleted {
 		value, err := resultOf(t)
-		return done(ctx, ag.name, value, err)
+		return done(ag.name, value, err)
 	}
 	return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(info.TaskID), Context: info.ContextID})
 }
@@ -242,6 +236,7 @@ func (s *Agents) reply(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		return workgraph.Outcome{}, err
 	}
 	defer leave()
+	ctx = reserving(ctx)
 	t, err := ag.task(ctx, p.Task)
 	if err != nil { // nothing was sent
 		fault := ag.fault(ctx, err, true)
@@ -264,7 +259,7 @@ func (s *Agents) reply(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		return workgraph.Outcome{}, unusable(ag.name, errors.New("it answers for another task"))
 	}
 	if _, ok := first.(*sdk.Message); ok {
-		return begun(ctx, ag, first)
+		return begun(ag, first)
 	}
 	return to(nodeFollow, nil, &p)
 }
@@ -290,6 +285,7 @@ func (s *Agents) follow(ctx context.Context, c *workgraph.Call) (workgraph.Outco
 		return later(p, longestPoll)
 	}
 	defer func() { leave() }()
+	ctx = reserving(ctx)
 	w := &watch{ag: ag, c: c, to: actor.ReporterOf(ctx), known: map[sdk.ArtifactID]int{}, skip: p.Told, resumes: p.Told > 0}
 	for {
 		t, err := ag.task(ctx, p.Task)
@@ -301,7 +297,7 @@ func (s *Agents) follow(ctx context.Context, c *workgraph.Call) (workgraph.Outco
 			w.snapshot(t)
 		}
 		p.Told = max(p.Told, w.total())
-		if out, over, err := conclude(ctx, ag, p, t); over {
+		if out, over, err := conclude(ag, p, t); over {
 			return out, err
 		}
 		told, end := w.stream(ctx, p.Task)
@@ -371,14 +367,14 @@ func later(p position, pause time.Duration) (workgraph.Outcome, error) {
 
 // conclude is where the run goes on after what the task has become. over is false while the agent
 // works.
-func conclude(ctx context.Context, ag *agent, p position, t *sdk.Task) (out workgraph.Outcome, over bool, err error) {
+func conclude(ag *agent, p position, t *sdk.Task) (out workgraph.Outcome, over bool, err error) {
 	fail := func(reason, what string) (workgraph.Outcome, bool, error) {
 		return workgraph.Outcome{}, true, workgraph.Errorf(workgraph.Permanent, reason, "the remote agent %q %s: %s", ag.name, what, said(t.Status.Message))
 	}
 	switch t.Status.State {
 	case sdk.TaskStateCompleted:
 		value, err := resultOf(t)
-		out, err = done(ctx, ag.name, value, err)
+		out, err = done(ag.name, value, err)
 		return out, true, err
 	case sdk.TaskStateFailed:
 		return fail(ReasonFailed, "failed at the task")

@@ -239,19 +239,6 @@ func TestCard(t *testing.T) {
 	}
 }
 
-func TestBounded(t *testing.T) {
-	read := func(text string, lines bool) error {
-		_, err := io.ReadAll(&bounded{ReadCloser: io.NopCloser(strings.NewReader(text)), most: 10, lines: lines})
-		return err
-	}
-	t.Run("Whole", func(t *testing.T) { require.NoError(t, read("0123456789", false)) })
-	t.Run("TooLong", func(t *testing.T) { require.ErrorContains(t, read("01234567890", false), "more than 10 bytes") })
-	t.Run("Events", func(t *testing.T) { require.NoError(t, read(strings.Repeat("data: a\n\n", 100), true)) })
-	t.Run("EventsWithReturns", func(t *testing.T) { require.NoError(t, read(strings.Repeat("d: a\r\n\r\n", 100), true)) })
-	t.Run("EventTooLong", func(t *testing.T) { require.Error(t, read("data: a\ndata: b\n\n", true)) })
-	t.Run("LinesAreNoEvents", func(t *testing.T) { require.Error(t, read("a\nb\nc\nd\ne\nf\n", false)) })
-}
-
 func TestConfig(t *testing.T) {
 	for name, c := range map[string]struct {
 		name string
