@@ -254,7 +254,7 @@ func (s *Agents) Unfinished(p *workgraph.Program, state map[string]json.RawMessa
 	s.behind.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cancelWithin)
 		defer cancel()
-		if err := ag.cancel(ctx, at.Task); err != nil && !errors.Is(err, errEnded) {
+		if err := ag.cancelInTurn(ctx, at); err != nil && !errors.Is(err, errEnded) {
 			s.log.WarnContext(ctx, "task of remote agent not canceled", "agent", ag.name, "err", err)
 		}
 	})

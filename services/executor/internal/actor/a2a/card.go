@@ -31,6 +31,8 @@ const (
 	firstPause, longestPause = time.Second, time.Minute
 	// streamFor is how long a stream holds a turn at most. Requests wait longer than that for theirs.
 	streamFor = 30 * time.Second
+	// maxCancels is how many cancels of one namespace wait for their turn. More are not sent.
+	maxCancels = 1000
 	// keepWithin is how long a card may take to be kept or recalled.
 	keepWithin = 10 * time.Second
 )
@@ -43,6 +45,8 @@ type agent struct {
 	transport *http.Transport
 	http      *http.Client
 	turns     *turns.Turns
+	// cancels are turns of their own: a cancel does not wait behind the streams.
+	cancels *turns.Turns
 	// streamFor is how long a stream holds a turn.
 	streamFor time.Duration
 	log       *slog.Logger
@@ -74,7 +78,8 @@ type card struct {
 func newAgent(name string, cfg Agent, guard egress.Guard, d Deps) *agent {
 	ag := &agent{name: name, cfg: cfg, guard: guard, transport: guard.Transport(), log: d.Logger, memory: d.Memory, stale: make(chan struct{}, 1), streamFor: min(streamFor, cfg.Timeout/2),
 		// Half of the turns are for other namespaces.
-		turns: turns.Within(turns.Bounds{Key: max(1, cfg.Parallel/2), All: cfg.Parallel})}
+		turns:   turns.Within(turns.Bounds{Key: max(1, cfg.Parallel/2), All: cfg.Parallel}),
+		cancels: turns.Within(turns.Bounds{Key: max(1, cfg.Parallel/2), All: cfg.Parallel, Waiting: maxCancels})}
 	ag.http = &http.Client{
 		Transport: otelhttp.NewTransport(trip{ag}, otelhttp.WithTracerProvider(d.TracerProvider), otelhttp.WithPropagators(d.Propagator)),
 		// The headers are for this agent and no other.

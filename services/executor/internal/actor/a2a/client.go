@@ -169,6 +169,16 @@ func (ag *agent) task(ctx context.Context, id string) (*sdk.Task, error) {
 	return c.client.GetTask(ctx, &sdk.GetTaskRequest{ID: sdk.TaskID(id), HistoryLength: &none})
 }
 
+// cancelInTurn cancels the task of a run once there is a turn for it.
+func (ag *agent) cancelInTurn(ctx context.Context, p position) error {
+	leave, err := ag.cancels.Enter(ctx, p.Namespace)
+	if err != nil {
+		return fmt.Errorf("wait for a turn: %w", err)
+	}
+	defer leave()
+	return ag.cancel(ctx, p.Task)
+}
+
 // cancel asks the agent to cancel a task. The error is errEnded if the task has ended.
 func (ag *agent) cancel(ctx context.Context, id string) error {
 	c, err := ag.current(ctx)

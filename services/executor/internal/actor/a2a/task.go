@@ -27,6 +27,8 @@ type position struct {
 	Polls int `json:"polls,omitempty"`
 	// Told is how many bytes of the texts of artifacts those who watch the run know.
 	Told int `json:"told,omitempty"`
+	// Namespace is that of the run.
+	Namespace string `json:"namespace,omitempty"`
 }
 
 const (
@@ -135,7 +137,7 @@ func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	repeats := c.Effect != workgraph.Unsafe
 	if repeats { // an earlier attempt, of a dead executor maybe, may have sent it
 		if t := ag.lost(ctx, r); t != nil {
-			return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(t.ID), Context: t.ContextID})
+			return to(nodeFollow, nil, ag.position(ctx, string(t.ID), t.ContextID))
 		}
 	}
 	m := &sdk.Message{ID: r.MessageID, ContextID: r.Context, Role: sdk.MessageRoleUser, Parts: toSDK(r.Parts), Metadata: map[string]any{metaEffectKey: r.EffectKey}}
@@ -143,11 +145,11 @@ func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	if err != nil {
 		return workgraph.Outcome{}, ag.fault(ctx, err, repeats)
 	}
-	return begun(ag, first)
+	return begun(ctx, ag, first)
 }
 
 // begun is where the run goes on after the first answer to a message.
-func begun(ag *agent, first sdk.Event) (workgraph.Outcome, error) {
+func begun(ctx context.Context, ag *agent, first sdk.Event) (workgraph.Outcome, error) {
 	if m, ok := first.(*sdk.Message); ok {
 		value, err := messageValue(m)
 		return done(ag.name, value, err)
@@ -160,7 +162,12 @@ func begun(ag *agent, first sdk.Event) (workgraph.Outcome, error) {
 		value, err := resultOf(t)
 		return done(ag.name, value, err)
 	}
-	return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(info.TaskID), Context: info.ContextID})
+	return to(nodeFollow, nil, ag.position(ctx, string(info.TaskID), info.ContextID))
+}
+
+// position is the place of a run that begins to follow a task.
+func (ag *agent) position(ctx context.Context, task, conversation string) *position {
+	return &position{Agent: ag.name, Task: task, Context: conversation, Namespace: actor.NamespaceOf(ctx)}
 }
 
 // metaEffectKey is the entry of a message's metadata with the effect key: the same for every attempt of
@@ -259,7 +266,7 @@ func (s *Agents) reply(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		return workgraph.Outcome{}, unusable(ag.name, errors.New("it answers for another task"))
 	}
 	if _, ok := first.(*sdk.Message); ok {
-		return begun(ag, first)
+		return begun(ctx, ag, first)
 	}
 	return to(nodeFollow, nil, &p)
 }
