@@ -23,6 +23,8 @@ type position struct {
 	Agent   string `json:"agent"`
 	Task    string `json:"task"`
 	Context string `json:"context,omitempty"`
+	// Conversation is what calls give as the context to go on with this one.
+	Conversation string `json:"conversation,omitempty"`
 	// Polls is how often the task was looked at in vain, for the length of the next pause.
 	Polls int `json:"polls,omitempty"`
 	// Told is how many bytes of the texts of artifacts those who watch the run know.
@@ -166,8 +168,12 @@ func begun(ctx context.Context, ag *agent, first sdk.Event) (workgraph.Outcome, 
 }
 
 // position is the place of a run that begins to follow a task.
-func (ag *agent) position(ctx context.Context, task, conversation string) *position {
-	return &position{Agent: ag.name, Task: task, Context: conversation, Namespace: actor.NamespaceOf(ctx)}
+func (ag *agent) position(ctx context.Context, task, id string) *position {
+	p := &position{Agent: ag.name, Task: task, Context: id, Namespace: actor.NamespaceOf(ctx)}
+	if id != "" {
+		p.Conversation = ag.told(p.Namespace, id)
+	}
+	return p
 }
 
 // metaEffectKey is the entry of a message's metadata with the effect key: the same for every attempt of

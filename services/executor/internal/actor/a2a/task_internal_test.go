@@ -174,6 +174,30 @@ func TestCall(t *testing.T) {
 		r, _, _ := asked(t, Agent{OwnContexts: true}, "ns", workgraph.Start{Thread: "thr_1"})
 		require.Empty(t, r.Context)
 	})
+	t.Run("ContextOfACallerIsThatOfItsNamespace", func(t *testing.T) {
+		given := workgraph.Start{Named: map[string]json.RawMessage{"message": json.RawMessage(`"hi"`), "context": json.RawMessage(`"support-42"`)}}
+		a, _, _ := asked(t, Agent{}, "ns", given)
+		again, _, _ := asked(t, Agent{}, "ns", given)
+		b, _, _ := asked(t, Agent{}, "other", given)
+		require.Equal(t, a.Context, again.Context)
+		require.Len(t, map[string]bool{"support-42": true, a.Context: true, b.Context: true}, 3)
+		require.False(t, a.Alone)
+	})
+	t.Run("ContextOfTheAgentGoesOn", func(t *testing.T) {
+		s, ag := rpc(t, Agent{OwnContexts: true}, map[string]http.HandlerFunc{"SendMessage": says(`{"task": ` + taskOf("WORKING", "") + `}`)})
+		out, err := s.send(actor.WithNamespace(t.Context(), "ns"), step(workgraph.Unsafe, 0))
+		require.NoError(t, err)
+		var p position
+		require.NoError(t, json.Unmarshal(out.State[statePosition], &p))
+		require.Equal(t, "c", p.Context)
+		id, err := ag.contextOf("ns", p.Conversation)
+		require.NoError(t, err)
+		require.Equal(t, "c", id)
+		_, err = ag.contextOf("other", p.Conversation)
+		require.ErrorContains(t, err, "makes the ids of its contexts itself")
+		_, err = ag.contextOf("ns", "c")
+		require.Error(t, err)
+	})
 	t.Run("MessageIDIsThatOfTheIntent", func(t *testing.T) {
 		a, _, _ := asked(t, Agent{}, "ns", workgraph.Start{Attempt: 1})
 		b, _, _ := asked(t, Agent{}, "ns", workgraph.Start{Attempt: 2})
