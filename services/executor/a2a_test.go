@@ -160,8 +160,11 @@ func TestA2A_Message(t *testing.T) {
 		require.Equal(t, []string{"text", "url", "raw"}, m.Parts)
 	})
 	t.Run("GoesOnWithAContext", func(t *testing.T) {
-		_, m := sent(t, tell("echo x", "context", `"talk-7"`))
-		require.Equal(t, "talk-7", m.ContextID)
+		_, a := sent(t, tell("echo x", "context", `"talk-7"`))
+		_, b := sent(t, tell("echo x", "context", `"talk-7"`))
+		require.NotEmpty(t, a.ContextID)
+		require.NotEqual(t, "talk-7", a.ContextID)
+		require.Equal(t, a.ContextID, b.ContextID)
 	})
 	t.Run("HasAContextOfItsOwn", func(t *testing.T) {
 		_, a := sent(t, tell("echo x"))

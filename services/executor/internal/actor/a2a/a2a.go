@@ -134,7 +134,7 @@ const schema = `{
     "message": {"type": ["string", "array"], "minLength": 1, "minItems": 1, "maxItems": 100, "description": "What the agent is told: a text, or a list of parts, each {text}, {data}, {url} or {raw} (base64) with filename and media_type where they help.",
       "items": {"type": "object"}},
     "data": {"description": "Structured data that goes with the message, as a part of its own."},
-    "context": {"type": "string", "maxLength": 256, "description": "The conversation to go on with. Without it calls of one thread are one conversation, and every other call is one of its own."},
+    "context": {"type": "string", "maxLength": 300, "description": "The conversation to go on with, a name of your choice. Without it calls of one thread are one conversation, and every other call is one of its own."},
     "timeout": {"type": "string", "description": "How long the task may take at most, like 10m; that of the configuration when absent."}
   }
 }`
@@ -254,7 +254,7 @@ func (s *Agents) Unfinished(p *workgraph.Program, state map[string]json.RawMessa
 	s.behind.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cancelWithin)
 		defer cancel()
-		if err := ag.cancel(ctx, at.Task); err != nil && !errors.Is(err, errEnded) {
+		if err := ag.cancelInTurn(ctx, at); err != nil && !errors.Is(err, errEnded) {
 			s.log.WarnContext(ctx, "task of remote agent not canceled", "agent", ag.name, "err", err)
 		}
 	})

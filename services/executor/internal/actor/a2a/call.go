@@ -30,8 +30,8 @@ type request struct {
 	EffectKey string `json:"effect_key"`
 }
 
-// maxContext bounds the id of a context, in bytes.
-const maxContext = 256
+// maxContext bounds the id of a context, maxGiven the text of a caller that stands for one, in bytes.
+const maxContext, maxGiven = 256, 300
 
 // Call implements workgraph.Actor.
 func (a caller) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -48,8 +48,12 @@ func (a caller) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if err := actor.Decode(c.Named, &args); err != nil {
 		return workgraph.Outcome{}, err
 	}
-	if len(args.Context) > maxContext {
-		return workgraph.Outcome{}, actor.BadArguments("context has %d bytes, the limit is %d", len(args.Context), maxContext)
+	if len(args.Context) > maxGiven {
+		return workgraph.Outcome{}, actor.BadArguments("context has %d bytes, the limit is %d", len(args.Context), maxGiven)
+	}
+	conversation, err := a.ag.contextOf(actor.NamespaceOf(ctx), args.Context)
+	if err != nil {
+		return workgraph.Outcome{}, err
 	}
 	parts, err := partsOf(args.Message, args.Data)
 	if err != nil {
@@ -62,7 +66,7 @@ func (a caller) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if most := workgraph.Duration(cfg.TaskTimeout); timeout <= 0 || timeout > most {
 		timeout = most
 	}
-	r := request{Agent: a.ag.name, Parts: parts, Context: args.Context, MessageID: stableID("message", c.EffectKey()), EffectKey: c.EffectKey()}
+	r := request{Agent: a.ag.name, Parts: parts, Context: conversation, MessageID: stableID("message", c.EffectKey()), EffectKey: c.EffectKey()}
 	switch {
 	case r.Context != "" || cfg.OwnContexts:
 	case c.Thread != "":
@@ -80,6 +84,27 @@ func (a caller) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	}
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{AsResult: true, Timeout: timeout, Runs: []workgraph.Child{{
 		Graph: graph(effect), Input: workgraph.Input{Named: map[string]json.RawMessage{"request": in}}, SameDepth: true}}}}}, nil
+}
+
+// told is the text by which a namespace goes on with a context whose id the agent gave. What comes
+// before the id shows that it was told to this namespace.
+func (ag *agent) told(namespace, id string) string {
+	return stableID("told", namespace, ag.name, id) + ":" + id
+}
+
+// contextOf is the id of the context that the text of a caller stands for, none for none. All
+// namespaces have the same credentials at the agent, so a text stands for another context in each.
+func (ag *agent) contextOf(namespace, given string) (string, error) {
+	if given == "" {
+		return "", nil
+	}
+	if _, id, ok := strings.Cut(given, ":"); ok && given == ag.told(namespace, id) {
+		return id, nil
+	}
+	if ag.cfg.OwnContexts {
+		return "", actor.BadArguments("context: the remote agent %q makes the ids of its contexts itself: give the conversation of a task, as the state of its run tells it to this namespace", ag.name)
+	}
+	return stableID("given", namespace, ag.name, given), nil
 }
 
 // stableID is an id that depends on its parts alone, in the form of a UUID of version 8.

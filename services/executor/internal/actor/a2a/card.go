@@ -29,6 +29,10 @@ const (
 	maxCard, maxDescription = 256 << 10, 4 << 10
 	// firstPause and longestPause bound the pause between two attempts to read a card.
 	firstPause, longestPause = time.Second, time.Minute
+	// streamFor is how long a stream holds a turn at most. Requests wait longer than that for theirs.
+	streamFor = 30 * time.Second
+	// maxCancels is how many cancels of one namespace wait for their turn. More are not sent.
+	maxCancels = 1000
 	// keepWithin is how long a card may take to be kept or recalled.
 	keepWithin = 10 * time.Second
 )
@@ -41,6 +45,10 @@ type agent struct {
 	transport *http.Transport
 	http      *http.Client
 	turns     *turns.Turns
+	// cancels are turns of their own: a cancel does not wait behind the streams.
+	cancels *turns.Turns
+	// streamFor is how long a stream holds a turn.
+	streamFor time.Duration
 	log       *slog.Logger
 	memory    Memory
 	// stale has room for one request to read the card again.
@@ -68,8 +76,10 @@ type card struct {
 }
 
 func newAgent(name string, cfg Agent, guard egress.Guard, d Deps) *agent {
-	ag := &agent{name: name, cfg: cfg, guard: guard, transport: guard.Transport(), log: d.Logger, memory: d.Memory, stale: make(chan struct{}, 1),
-		turns: turns.Within(turns.Bounds{Key: cfg.Parallel, All: cfg.Parallel})}
+	ag := &agent{name: name, cfg: cfg, guard: guard, transport: guard.Transport(), log: d.Logger, memory: d.Memory, stale: make(chan struct{}, 1), streamFor: min(streamFor, cfg.Timeout/2),
+		// Half of the turns are for other namespaces.
+		turns:   turns.Within(turns.Bounds{Key: max(1, cfg.Parallel/2), All: cfg.Parallel}),
+		cancels: turns.Within(turns.Bounds{Key: max(1, cfg.Parallel/2), All: cfg.Parallel, Waiting: maxCancels})}
 	ag.http = &http.Client{
 		Transport: otelhttp.NewTransport(trip{ag}, otelhttp.WithTracerProvider(d.TracerProvider), otelhttp.WithPropagators(d.Propagator)),
 		// The headers are for this agent and no other.

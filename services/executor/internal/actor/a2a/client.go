@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -37,14 +36,6 @@ type refusal struct {
 // Error says what the status was.
 func (r *refusal) Error() string { return fmt.Sprintf("the host answered with status %d", r.status) }
 
-// tooLong is the error of an answer beyond its bound.
-type tooLong struct{ most int64 }
-
-// Error says what the bound is.
-func (e *tooLong) Error() string {
-	return fmt.Sprintf("the agent sent an answer or an event of more than %d bytes", e.most)
-}
-
 // RoundTrip implements http.RoundTripper.
 func (t trip) RoundTrip(req *http.Request) (*http.Response, error) {
 	cfg := &t.ag.cfg
@@ -71,35 +62,10 @@ func (t trip) RoundTrip(req *http.Request) (*http.Response, error) {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 		return nil, &refusal{resp.StatusCode, min(time.Duration(max(seconds, 0))*time.Second, time.Hour)}
 	}
-	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	resp.Body = &bounded{ReadCloser: resp.Body, most: int64(cfg.MaxResponseBytes), lines: strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")}
+	// Whether events are read is up to the request: the client does not look at the type of the answer.
+	events := req.Header.Get("Accept") == "text/event-stream" && resp.StatusCode == http.StatusOK
+	resp.Body = &bounded{ReadCloser: resp.Body, most: int64(cfg.MaxResponseBytes), events: events, room: func() error { return reserve(req.Context(), cfg) }}
 	return resp, nil
-}
-
-// bounded is a body of at most so many bytes, or of events each of which has at most so many.
-type bounded struct {
-	io.ReadCloser
-	most, size int64
-	lines      bool
-	blank      bool // the last byte ended a line
-}
-
-// Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	for _, ch := range p[:n] {
-		b.size++
-		if b.lines {
-			if ch == '\n' && b.blank {
-				b.size = 0
-			}
-			b.blank = ch == '\n' || b.blank && ch == '\r'
-		}
-		if b.size > b.most {
-			return 0, &tooLong{b.most}
-		}
-	}
-	return n, err
 }
 
 // words is an error of a request as whoever calls the agent may read it.
@@ -107,8 +73,8 @@ func words(err error) error {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r
 	}
-	if long, ok := errors.AsType[*tooLong](err); ok {
-		return long
+	if b, ok := errors.AsType[*beyond](err); ok {
+		return b
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
 		return errors.New(errs.Clip(clean(e.Error()), maxWords))
@@ -155,7 +121,7 @@ func (ag *agent) fault(ctx context.Context, err error, repeats bool) error {
 	if _, ok := errors.AsType[*egress.Refusal](err); ok {
 		return typed(workgraph.Permanent, ReasonDown)
 	}
-	if _, ok := errors.AsType[*tooLong](err); ok {
+	if _, ok := errors.AsType[*beyond](err); ok {
 		if repeats {
 			return typed(workgraph.Permanent, ReasonProtocol)
 		}
@@ -201,6 +167,16 @@ func (ag *agent) task(ctx context.Context, id string) (*sdk.Task, error) {
 	defer cancel()
 	none := 0
 	return c.client.GetTask(ctx, &sdk.GetTaskRequest{ID: sdk.TaskID(id), HistoryLength: &none})
+}
+
+// cancelInTurn cancels the task of a run once there is a turn for it.
+func (ag *agent) cancelInTurn(ctx context.Context, p position) error {
+	leave, err := ag.cancels.Enter(ctx, p.Namespace)
+	if err != nil {
+		return fmt.Errorf("wait for a turn: %w", err)
+	}
+	defer leave()
+	return ag.cancel(ctx, p.Task)
 }
 
 // cancel asks the agent to cancel a task. The error is errEnded if the task has ended.

@@ -48,7 +48,8 @@ type Agent struct {
 	// MaxRequestBytes and MaxResponseBytes bound a message to the agent, and one answer or event of it.
 	// Default 1 MiB and 4 MiB.
 	MaxRequestBytes, MaxResponseBytes conf.Bytes
-	// Parallel is how many requests and streams are under way at once. Default 64.
+	// Parallel is how many requests and streams are under way at once; those of one namespace are at most
+	// half of them. Default 64.
 	Parallel int
 }
 

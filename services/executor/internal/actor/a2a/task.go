@@ -23,8 +23,14 @@ type position struct {
 	Agent   string `json:"agent"`
 	Task    string `json:"task"`
 	Context string `json:"context,omitempty"`
+	// Conversation is what calls give as the context to go on with this one.
+	Conversation string `json:"conversation,omitempty"`
 	// Polls is how often the task was looked at in vain, for the length of the next pause.
 	Polls int `json:"polls,omitempty"`
+	// Told is how many bytes of the texts of artifacts those who watch the run know.
+	Told int `json:"told,omitempty"`
+	// Namespace is that of the run.
+	Namespace string `json:"namespace,omitempty"`
 }
 
 const (
@@ -35,8 +41,6 @@ const (
 	enterWithin = 2 * time.Second
 	// progressEvery is the least time between two reports of a task's status.
 	progressEvery = 100 * time.Millisecond
-	// largeResult is the size from which on a result asks for room.
-	largeResult = 64 << 10
 	// maxListed is how many tasks are looked through for one that a lost answer was about.
 	maxListed = 20
 )
@@ -100,15 +104,10 @@ func to(node string, value json.RawMessage, p *position) (workgraph.Outcome, err
 	return out, nil
 }
 
-// done is the outcome with the result of the task.
-func done(ctx context.Context, name string, value json.RawMessage, err error) (workgraph.Outcome, error) {
+// done is the outcome with the result of the task. The room for it was asked for when it was read.
+func done(name string, value json.RawMessage, err error) (workgraph.Outcome, error) {
 	if err != nil {
 		return workgraph.Outcome{}, unusable(name, err)
-	}
-	if len(value) > largeResult {
-		if err := actor.Room(ctx, int64(len(value))); err != nil {
-			return workgraph.Outcome{}, err
-		}
 	}
 	return to(nodeResult, value, nil)
 }
@@ -136,10 +135,11 @@ func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		return workgraph.Outcome{}, err
 	}
 	defer leave()
+	ctx = reserving(ctx)
 	repeats := c.Effect != workgraph.Unsafe
 	if repeats { // an earlier attempt, of a dead executor maybe, may have sent it
 		if t := ag.lost(ctx, r); t != nil {
-			return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(t.ID), Context: t.ContextID})
+			return to(nodeFollow, nil, ag.position(ctx, string(t.ID), t.ContextID))
 		}
 	}
 	m := &sdk.Message{ID: r.MessageID, ContextID: r.Context, Role: sdk.MessageRoleUser, Parts: toSDK(r.Parts), Metadata: map[string]any{metaEffectKey: r.EffectKey}}
@@ -154,7 +154,7 @@ func (s *Agents) send(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 func begun(ctx context.Context, ag *agent, first sdk.Event) (workgraph.Outcome, error) {
 	if m, ok := first.(*sdk.Message); ok {
 		value, err := messageValue(m)
-		return done(ctx, ag.name, value, err)
+		return done(ag.name, value, err)
 	}
 	info := first.TaskInfo()
 	if id := string(info.TaskID); id == "" || len(id) > maxContext || len(info.ContextID) > maxContext {
@@ -162,9 +162,18 @@ func begun(ctx context.Context, ag *agent, first sdk.Event) (workgraph.Outcome, 
 	}
 	if t, ok := first.(*sdk.Task); ok && t.Status.State == sdk.TaskStateCompleted {
 		value, err := resultOf(t)
-		return done(ctx, ag.name, value, err)
+		return done(ag.name, value, err)
 	}
-	return to(nodeFollow, nil, &position{Agent: ag.name, Task: string(info.TaskID), Context: info.ContextID})
+	return to(nodeFollow, nil, ag.position(ctx, string(info.TaskID), info.ContextID))
+}
+
+// position is the place of a run that begins to follow a task.
+func (ag *agent) position(ctx context.Context, task, id string) *position {
+	p := &position{Agent: ag.name, Task: task, Context: id, Namespace: actor.NamespaceOf(ctx)}
+	if id != "" {
+		p.Conversation = ag.told(p.Namespace, id)
+	}
+	return p
 }
 
 // metaEffectKey is the entry of a message's metadata with the effect key: the same for every attempt of
@@ -240,6 +249,7 @@ func (s *Agents) reply(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		return workgraph.Outcome{}, err
 	}
 	defer leave()
+	ctx = reserving(ctx)
 	t, err := ag.task(ctx, p.Task)
 	if err != nil { // nothing was sent
 		fault := ag.fault(ctx, err, true)
@@ -268,7 +278,8 @@ func (s *Agents) reply(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 }
 
 // follow looks at the task until it ends or asks. It reads the stream of the task while there is one;
-// else it looks at the task ever more seldom, and for a long pause leaves a timer.
+// else it looks at the task ever more seldom, and for a long pause leaves a timer. A stream gives its
+// turn back now and then, so that the streams of some do not keep out the requests of others.
 func (s *Agents) follow(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	_, ag, err := s.asked(c)
 	if err != nil {
@@ -278,35 +289,53 @@ func (s *Agents) follow(ctx context.Context, c *workgraph.Call) (workgraph.Outco
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	within, cancel := context.WithTimeout(ctx, enterWithin)
-	leave, err := ag.turns.Enter(within, actor.NamespaceOf(ctx))
-	cancel()
+	leave, err := ag.enterSoon(ctx)
 	switch {
 	case ctx.Err() != nil:
+		leave()
 		return workgraph.Outcome{}, actor.Interrupted(workgraph.NotPerformed)
 	case err != nil:
 		return later(p, longestPoll)
 	}
-	defer leave()
-	w := &watch{ag: ag, c: c, to: actor.ReporterOf(ctx), seen: map[sdk.ArtifactID]bool{}}
+	defer func() { leave() }()
+	ctx = reserving(ctx)
+	w := &watch{ag: ag, c: c, to: actor.ReporterOf(ctx), known: map[sdk.ArtifactID]int{}, skip: p.Told, resumes: p.Told > 0}
 	for {
 		t, err := ag.task(ctx, p.Task)
 		if err != nil {
 			return workgraph.Outcome{}, ag.fault(ctx, err, true)
 		}
 		w.status(t.Status)
-		if out, over, err := conclude(ctx, ag, p, t); over {
+		if w.resumes { // what the agent told between two streams
+			w.snapshot(t)
+		}
+		p.Told = max(p.Told, w.total())
+		if out, over, err := conclude(ag, p, t); over {
 			return out, err
 		}
-		told, ended := w.stream(ctx, p.Task)
+		told, end := w.stream(ctx, p.Task)
+		p.Told = max(p.Told, w.total())
 		if told {
 			p.Polls = 0
 		}
-		if ended {
+		if end == endOver {
 			w.deaf = true // how it ended is looked up, and what the agent keeps may lag behind what it tells
 		}
 		if ctx.Err() != nil {
 			return workgraph.Outcome{}, actor.Interrupted(workgraph.Retryable)
+		}
+		if end == endTurn {
+			p.Polls, w.resumes = 0, true
+			leave()
+			leave, err = ag.enterSoon(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return workgraph.Outcome{}, actor.Interrupted(workgraph.Retryable)
+			case err != nil:
+				return later(p, longestPoll)
+			}
+			c.Heartbeat()
+			continue
 		}
 		pause := min(firstPoll<<min(p.Polls, 20), longestPoll)
 		p.Polls++
@@ -318,6 +347,16 @@ func (s *Agents) follow(ctx context.Context, c *workgraph.Call) (workgraph.Outco
 		}
 		c.Heartbeat()
 	}
+}
+
+// enterSoon takes a turn for a step that can come back later. leave is never nil.
+func (ag *agent) enterSoon(ctx context.Context) (leave func(), err error) {
+	within, cancel := context.WithTimeout(ctx, enterWithin)
+	defer cancel()
+	if leave, err = ag.turns.Enter(within, actor.NamespaceOf(ctx)); err != nil {
+		return func() {}, err
+	}
+	return leave, nil
 }
 
 func rest(ctx context.Context, d time.Duration) error {
@@ -341,14 +380,14 @@ func later(p position, pause time.Duration) (workgraph.Outcome, error) {
 
 // conclude is where the run goes on after what the task has become. over is false while the agent
 // works.
-func conclude(ctx context.Context, ag *agent, p position, t *sdk.Task) (out workgraph.Outcome, over bool, err error) {
+func conclude(ag *agent, p position, t *sdk.Task) (out workgraph.Outcome, over bool, err error) {
 	fail := func(reason, what string) (workgraph.Outcome, bool, error) {
 		return workgraph.Outcome{}, true, workgraph.Errorf(workgraph.Permanent, reason, "the remote agent %q %s: %s", ag.name, what, said(t.Status.Message))
 	}
 	switch t.Status.State {
 	case sdk.TaskStateCompleted:
 		value, err := resultOf(t)
-		out, err = done(ctx, ag.name, value, err)
+		out, err = done(ag.name, value, err)
 		return out, true, err
 	case sdk.TaskStateFailed:
 		return fail(ReasonFailed, "failed at the task")
@@ -378,27 +417,49 @@ func conclude(ctx context.Context, ag *agent, p position, t *sdk.Task) (out work
 
 // watch passes on what the stream of a task tells.
 type watch struct {
-	ag   *agent
-	c    *workgraph.Call
-	to   actor.Reporter
-	seen map[sdk.ArtifactID]bool
-	told time.Time
+	ag *agent
+	c  *workgraph.Call
+	to actor.Reporter
+	// known is how many bytes of the text of each artifact were told, skip how many more an earlier step
+	// has told.
+	known map[sdk.ArtifactID]int
+	skip  int
+	told  time.Time
+	// resumes says that a stream has been read before, which may have ended amid the texts.
+	resumes bool
 	// deaf says that the agent gave no stream.
 	deaf bool
 }
 
-// stream reads the stream of a task until it ends or the task does. It reports whether the stream told
-// anything, and that the task has ended or asks.
-func (w *watch) stream(ctx context.Context, id string) (told, ended bool) {
+// ending is why a stream ended.
+type ending int
+
+const (
+	// endLost is that of a stream that there is not, or that broke off.
+	endLost ending = iota
+	// endOver is that of a task that has ended or asks.
+	endOver
+	// endTurn is that of a turn that is over.
+	endTurn
+)
+
+// stream reads the stream of a task until it ends, or the task does, or the turn is over. It reports
+// whether the stream told anything.
+func (w *watch) stream(ctx context.Context, id string) (told bool, end ending) {
 	card, err := w.ag.current(ctx)
 	if err != nil || !card.streams || w.deaf {
-		return false, false
+		return false, endLost
 	}
+	turn, cancel := context.WithTimeout(ctx, w.ag.streamFor)
+	defer cancel()
 	first := true
-	for e, err := range card.client.SubscribeToTask(ctx, &sdk.SubscribeToTaskRequest{ID: sdk.TaskID(id)}) {
+	for e, err := range card.client.SubscribeToTask(turn, &sdk.SubscribeToTaskRequest{ID: sdk.TaskID(id)}) {
 		if err != nil {
+			if turn.Err() != nil {
+				break
+			}
 			w.deaf = first
-			return told, false
+			return told, endLost
 		}
 		if t, ok := e.(*sdk.Task); ok && first { // how things stand, which was just looked at
 			first = false
@@ -410,7 +471,7 @@ func (w *watch) stream(ctx context.Context, id string) (told, ended bool) {
 		var now sdk.TaskState
 		switch e := e.(type) {
 		case *sdk.TaskArtifactUpdateEvent:
-			w.artifact(e.Artifact, e.Append)
+			w.update(e.Artifact, e.Append)
 		case *sdk.TaskStatusUpdateEvent:
 			w.status(e.Status)
 			now = e.Status.State
@@ -419,10 +480,13 @@ func (w *watch) stream(ctx context.Context, id string) (told, ended bool) {
 			now = e.Status.State
 		}
 		if over(now) {
-			return true, true
+			return true, endOver
 		}
 	}
-	return told, false
+	if turn.Err() != nil {
+		return told, endTurn
+	}
+	return told, endLost
 }
 
 // over reports whether a task in this state tells no more by itself.
@@ -430,26 +494,63 @@ func over(s sdk.TaskState) bool {
 	return s.Terminal() || s == sdk.TaskStateInputRequired || s == sdk.TaskStateAuthRequired
 }
 
+// maxKnown bounds the artifacts that are told apart.
+const maxKnown = 1000
+
+// keep remembers how much of an artifact is known, unless its id is beyond the bounds.
+func (w *watch) keep(id sdk.ArtifactID, n int) bool {
+	if _, ok := w.known[id]; !ok && len(w.known) >= maxKnown || len(id) > maxContext {
+		return false
+	}
+	w.known[id] = n
+	return true
+}
+
+// total is how much of all artifacts is known.
+func (w *watch) total() (n int) {
+	for _, k := range w.known {
+		n += k
+	}
+	return n
+}
+
+// snapshot tells what is new in the artifacts of a task.
 func (w *watch) snapshot(t *sdk.Task) {
 	for _, a := range t.Artifacts {
-		if a != nil && !w.seen[a.ID] {
-			w.artifact(a, false)
+		if a == nil {
+			continue
 		}
+		text := textOf(a.Parts)
+		was := w.known[a.ID]
+		if !w.keep(a.ID, max(was, len(text))) {
+			continue
+		}
+		text = text[min(was, len(text)):]
+		told := min(w.skip, len(text))
+		w.skip -= told
+		w.tell(text[told:])
 	}
 }
 
-// maxSeen bounds the artifacts that are told apart.
-const maxSeen = 1000
-
-func (w *watch) artifact(a *sdk.Artifact, appends bool) {
-	if a == nil || !appends && w.seen[a.ID] { // it takes the place of what was told
+// update tells a piece of an artifact. One that takes the place of what was told is not told again.
+func (w *watch) update(a *sdk.Artifact, appends bool) {
+	if a == nil {
 		return
 	}
-	if len(w.seen) < maxSeen {
-		w.seen[a.ID] = true
+	w.skip = 0 // what follows is new
+	text := textOf(a.Parts)
+	was, known := w.known[a.ID]
+	if known && !appends {
+		w.keep(a.ID, len(text))
+		return
 	}
-	if text := textOf(a.Parts); text != "" {
-		w.to.Text(text)
+	w.keep(a.ID, was+len(text))
+	w.tell(text)
+}
+
+func (w *watch) tell(text string) {
+	if text != "" {
+		w.to.Text(clean(text))
 	}
 }
 

@@ -174,6 +174,30 @@ func TestCall(t *testing.T) {
 		r, _, _ := asked(t, Agent{OwnContexts: true}, "ns", workgraph.Start{Thread: "thr_1"})
 		require.Empty(t, r.Context)
 	})
+	t.Run("ContextOfACallerIsThatOfItsNamespace", func(t *testing.T) {
+		given := workgraph.Start{Named: map[string]json.RawMessage{"message": json.RawMessage(`"hi"`), "context": json.RawMessage(`"support-42"`)}}
+		a, _, _ := asked(t, Agent{}, "ns", given)
+		again, _, _ := asked(t, Agent{}, "ns", given)
+		b, _, _ := asked(t, Agent{}, "other", given)
+		require.Equal(t, a.Context, again.Context)
+		require.Len(t, map[string]bool{"support-42": true, a.Context: true, b.Context: true}, 3)
+		require.False(t, a.Alone)
+	})
+	t.Run("ContextOfTheAgentGoesOn", func(t *testing.T) {
+		s, ag := rpc(t, Agent{OwnContexts: true}, map[string]http.HandlerFunc{"SendMessage": says(`{"task": ` + taskOf("WORKING", "") + `}`)})
+		out, err := s.send(actor.WithNamespace(t.Context(), "ns"), step(workgraph.Unsafe, 0))
+		require.NoError(t, err)
+		var p position
+		require.NoError(t, json.Unmarshal(out.State[statePosition], &p))
+		require.Equal(t, "c", p.Context)
+		id, err := ag.contextOf("ns", p.Conversation)
+		require.NoError(t, err)
+		require.Equal(t, "c", id)
+		_, err = ag.contextOf("other", p.Conversation)
+		require.ErrorContains(t, err, "makes the ids of its contexts itself")
+		_, err = ag.contextOf("ns", "c")
+		require.Error(t, err)
+	})
 	t.Run("MessageIDIsThatOfTheIntent", func(t *testing.T) {
 		a, _, _ := asked(t, Agent{}, "ns", workgraph.Start{Attempt: 1})
 		b, _, _ := asked(t, Agent{}, "ns", workgraph.Start{Attempt: 2})
@@ -237,19 +261,6 @@ func TestCard(t *testing.T) {
 	} {
 		t.Run("Address/"+give, func(t *testing.T) { require.Equal(t, want, Agent{URL: give}.cardURL()) })
 	}
-}
-
-func TestBounded(t *testing.T) {
-	read := func(text string, lines bool) error {
-		_, err := io.ReadAll(&bounded{ReadCloser: io.NopCloser(strings.NewReader(text)), most: 10, lines: lines})
-		return err
-	}
-	t.Run("Whole", func(t *testing.T) { require.NoError(t, read("0123456789", false)) })
-	t.Run("TooLong", func(t *testing.T) { require.ErrorContains(t, read("01234567890", false), "more than 10 bytes") })
-	t.Run("Events", func(t *testing.T) { require.NoError(t, read(strings.Repeat("data: a\n\n", 100), true)) })
-	t.Run("EventsWithReturns", func(t *testing.T) { require.NoError(t, read(strings.Repeat("d: a\r\n\r\n", 100), true)) })
-	t.Run("EventTooLong", func(t *testing.T) { require.Error(t, read("data: a\ndata: b\n\n", true)) })
-	t.Run("LinesAreNoEvents", func(t *testing.T) { require.Error(t, read("a\nb\nc\nd\ne\nf\n", false)) })
 }
 
 func TestConfig(t *testing.T) {
