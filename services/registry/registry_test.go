@@ -163,7 +163,7 @@ func epicFields(t *testing.T, c registryv1.RegistryServiceClient) {
 	want := &registryv1.Epic{
 		Id: got.GetId(), Namespace: "default", Title: "t", Description: "d", Tags: []string{"x"}, State: registryv1.EpicState_EPIC_STATE_PLANNING,
 		Priority: registryv1.Priority_PRIORITY_LOW, BudgetTokens: &zero, ResultSummary: "r", WorkflowSlug: "w", UserId: "u",
-		CreatedByNodeId: "n", Labels: map[string]string{"k": "v"}, CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open",
+		CreatedByNodeId: "n", Labels: map[string]string{"k": "v"}, CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open", MakerPrincipal: "open",
 		DependencyPolicy: registryv1.DependencyPolicy_DEPENDENCY_POLICY_BLOCK,
 	}
 	require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
@@ -242,7 +242,7 @@ func taskFields(t *testing.T, c registryv1.RegistryServiceClient) {
 		Id: got.GetId(), Namespace: "default", EpicId: in.GetEpicId(), Title: "t", Description: "d", Tags: []string{"x"},
 		State: registryv1.TaskState_TASK_STATE_BLOCKED, Priority: in.GetPriority(), DependsOn: in.GetDependsOn(), Requirements: in.GetRequirements(),
 		WorkflowSlug: "w", WorkflowSource: in.GetWorkflowSource(), EstimatedTokens: 5, MaxRetries: 7, ResultSummary: "r", ErrorMessage: "e",
-		Notes: []*registryv1.Note{{Time: at, Author: "a", Text: "n", Principal: "open"}}, CreatedByNodeId: "n", Labels: in.GetLabels(), CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open",
+		Notes: []*registryv1.Note{{Time: at, Author: "a", Text: "n", Principal: "open"}}, CreatedByNodeId: "n", Labels: in.GetLabels(), CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open", MakerPrincipal: "open",
 	}
 	require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
 	again, err := c.GetTask(t.Context(), &registryv1.GetTaskRequest{TaskId: got.GetId()})
