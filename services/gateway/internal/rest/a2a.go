@@ -11,6 +11,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/a2a"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/oidc"
 )
 
 // agentRoutes serve clients of the Agent2Agent protocol. Each method of it needs the rights of the calls
@@ -60,7 +61,11 @@ func (s *Server) agentRoutes() (out []*route) {
 func (s *Server) agentCard(server *a2a.Server, w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	who, err := s.identify(ctx, r, exchangeOf(ctx))
-	stranger := errs.ReasonOf(err) == "CREDENTIALS_MISSING"
+	if who.Cookie != nil {
+		http.SetCookie(w, who.Cookie)
+	}
+	reason := errs.ReasonOf(err)
+	stranger := reason == "CREDENTIALS_MISSING" || reason == oidc.ReasonEnded
 	if err != nil && !stranger {
 		s.writeError(w, r, err)
 		return
