@@ -22,7 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	errorsv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/errors/v1"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
-	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/exposed"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/paced"
 )
 
@@ -30,7 +30,7 @@ import (
 type Options struct {
 	Executor  executorv1.ExecutorServiceClient
 	Threads   executorv1.ThreadServiceClient
-	Workflows registryv1.WorkflowServiceClient
+	Workflows *exposed.Workflows
 	Log       *slog.Logger
 	// Describe says what clients are told of an error.
 	Describe func(error) *errorsv1.Error

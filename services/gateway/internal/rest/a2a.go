@@ -11,6 +11,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/a2a"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/exposed"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/oidc"
 )
 
@@ -20,7 +21,7 @@ func (s *Server) agentRoutes() (out []*route) {
 	executor := authorized{s.Cells.Conn(cells.Executor), s}
 	server := a2a.New(a2a.Options{
 		Executor: executorv1.NewExecutorServiceClient(executor), Threads: executorv1.NewThreadServiceClient(executor),
-		Workflows: registryv1.NewWorkflowServiceClient(authorized{s.Cells.Conn(cells.Registry), s}),
+		Workflows: exposed.New(registryv1.NewWorkflowServiceClient(authorized{s.Cells.Conn(cells.Registry), s})),
 		Log:       s.log, Describe: func(err error) *errorsv1.Error { return s.message(fromCall(err), "") },
 		URL: s.PublicURL, Version: s.Info.Version, KeepAlive: s.KeepAlive, WriteTimeout: s.WriteTimeout, Stopping: host.Draining,
 	})
