@@ -90,20 +90,20 @@ func served(executor executorv1.ExecutorServiceClient, th executorv1.ThreadServi
 func of(t *testing.T, key, agent string) context.Context {
 	t.Helper()
 	ctx := grpckit.WithPrincipal(t.Context(), grpckit.Principal{Kind: access.Key, Name: key})
-	return context.WithValue(ctx, requestKey{}, request{agent: agent, held: func() {}})
+	return context.WithValue(ctx, requestKey{}, request{agent: agent, held: func() {}, memory: &memory{begin: func() {}}})
 }
 
 func sends(ctx context.Context, t *testing.T, h handler, contextID string) *spec.Task {
 	t.Helper()
-	got, err := h.SendMessage(ctx, message1(contextID))
+	got, err := h.SendMessage(ctx, firstMessage(contextID))
 	require.NoError(t, err)
 	task, ok := got.(*spec.Task)
 	require.True(t, ok, "%T", got)
 	return task
 }
 
-// message1 is a message with the id "1".
-func message1(contextID string) *spec.SendMessageRequest {
+// firstMessage is a message with the id "1", as many clients begin.
+func firstMessage(contextID string) *spec.SendMessageRequest {
 	m := spec.NewMessage(spec.MessageRoleUser, spec.NewTextPart("hello"))
 	m.ID, m.ContextID = "1", contextID
 	none := 0
@@ -136,7 +136,7 @@ func TestMessageIDs(t *testing.T) {
 	}
 	t.Run("AnswersOfTwoCallersHaveTwoNames", func(t *testing.T) {
 		t.Parallel()
-		m := &message{Message: message1("").Message}
+		m := &message{Message: firstMessage("").Message}
 		require.NotEqual(t, m.by(of(t, "ann", "desk")), m.by(of(t, "bob", "desk")))
 		require.Equal(t, m.by(of(t, "ann", "desk")), m.by(of(t, "ann", "desk")))
 	})
@@ -146,7 +146,7 @@ func TestMessageIDs(t *testing.T) {
 			th := newThreads(agent)
 			h := served(ending{}, th)
 			th.gone[sends(of(t, "ann", "desk"), t, h, "").ContextID] = true
-			_, err := h.SendMessage(of(t, "ann", "desk"), message1(""))
+			_, err := h.SendMessage(of(t, "ann", "desk"), firstMessage(""))
 			require.Equal(t, "THREAD_NOT_FOUND", reasonIn(t, err), "the agent is there")
 		})
 	}

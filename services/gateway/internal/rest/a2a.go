@@ -29,13 +29,15 @@ func (s *Server) agentRoutes() (out []*route) {
 	talk := s.countStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		share := s.Budget.Share(grpckit.Namespace(r.Context()))
 		defer share.Free()
+		out := s.Budget.Answer(grpckit.Namespace(r.Context()))
+		defer out.Free()
 		err := checkEncoding(r)
 		var body []byte
 		if err == nil {
 			body, err = readBody(w, r, limit, &share)
 		}
 		if err == nil {
-			err = server.Serve(w, r, body, share.Free)
+			err = server.Serve(w, r, body, share.Free, out)
 		}
 		if err != nil {
 			s.writeError(w, r, fromCall(err))
