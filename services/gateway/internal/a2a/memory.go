@@ -47,12 +47,6 @@ func (m *memory) await(ctx context.Context, n int) error {
 // drop gives back what was read, or what an event has taken.
 func (m *memory) drop() { m.out.Shrink(answerMemory * m.told) }
 
-// row is what a task adds to a page.
-type row int
-
-// Size implements page.Row.
-func (r row) Size() int { return int(r) }
-
 // sizeOf is about how many bytes a task or another event takes.
 func sizeOf(ev spec.Event) int {
 	switch ev := ev.(type) {
