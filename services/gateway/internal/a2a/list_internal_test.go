@@ -109,6 +109,20 @@ func walked(t *testing.T, f *runs, req spec.ListTasksRequest, change func(page i
 	}
 }
 
+func TestHistoryIsOldestFirst(t *testing.T) {
+	t.Parallel()
+	f := newRuns(1, 10)
+	f.questions["run_001"] = []*executorv1.Interrupt{{Id: "int_2"}, {Id: "int_1"}} // the executor's order
+	h, ctx, _ := lister(t, f, 1<<30)
+	got, err := h.GetTask(ctx, &spec.GetTaskRequest{ID: "run_001"})
+	require.NoError(t, err)
+	var ids []string
+	for _, m := range got.History {
+		ids = append(ids, m.ID)
+	}
+	require.Equal(t, []string{"run_001/message", "run_001/int_1", "run_001/int_2"}, ids)
+}
+
 func TestListTasks(t *testing.T) {
 	t.Parallel()
 	all := []string{"run_007", "run_006", "run_005", "run_004", "run_003", "run_002", "run_001"}

@@ -271,7 +271,7 @@ func (t *task) history(ctx context.Context) ([]*spec.Message, error) {
 	if err := requestOf(ctx).memory.read(ctx, proto.Size(t.run)+proto.Size(r)); err != nil {
 		return nil, err
 	}
-	for _, q := range r.GetInterrupts() {
+	for _, q := range slices.Backward(r.GetInterrupts()) { // they are listed newest first
 		out = append(out, t.asks(q))
 		switch {
 		case q.GetState() != executorv1.InterruptState_INTERRUPT_STATE_ANSWERED:
