@@ -285,6 +285,14 @@ func TestA2A(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Workflows.ExposeWorkflow(ctx, &registryv1.ExposeWorkflowRequest{Workflow: "greeter"})
 		require.NoError(t, err)
+		exposesSilent(t, c)
+		var ids []string
+		for _, s := range talksTo(t, base).card.Skills {
+			ids = append(ids, s.ID)
+		}
+		require.Equal(t, []string{"agent/payer", "agent/prompted", "agent/silent", "agent/tooled", "workflow/greeter"}, ids, "only what can be spoken to")
+		_, err = agentcard.NewResolver(http.DefaultClient).Resolve(ctx, base+"/a2a/mute")
+		require.Error(t, err)
 		flow := talksTo(t, base+"/a2a/greeter")
 		require.Equal(t, "Greeter", flow.card.Name)
 		got := flow.ask(t, says("plain"))

@@ -27,6 +27,15 @@ steps:
     prompt: "{{ inputs.message }}"
 `
 
+// exposesSilent exposes a workflow that no chat starts.
+func exposesSilent(t *testing.T, c *epigraph.Client) {
+	t.Helper()
+	_, err := c.Workflows.CreateWorkflow(t.Context(), &registryv1.CreateWorkflowRequest{Slug: "mute", Source: strings.Replace(greeter, "triggers: [chat]\n", "", 1)})
+	require.NoError(t, err)
+	_, err = c.Workflows.ExposeWorkflow(t.Context(), &registryv1.ExposeWorkflowRequest{Workflow: "mute"})
+	require.NoError(t, err)
+}
+
 // TestCompletions speaks to agents and workflows with the client of OpenAI.
 func TestCompletions(t *testing.T) {
 	d := serveAgents(t, talkers, fakellm.Script{Answer: func(r fakellm.Request) (fakellm.Reply, bool) {
@@ -163,6 +172,7 @@ func TestCompletions(t *testing.T) {
 		c, err := epigraph.Dial(d.GRPCAddr())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
+		exposesSilent(t, c)
 		_, err = c.Workflows.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Slug: "greeter", Source: greeter})
 		require.NoError(t, err)
 		_, err = c.Workflows.ExposeWorkflow(ctx, &registryv1.ExposeWorkflowRequest{Workflow: "greeter"})

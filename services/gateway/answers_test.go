@@ -35,7 +35,7 @@ func TestAnswers(t *testing.T) {
 			deps: func(d *gateway.Deps) { d.Budget = budget },
 		})
 		r.executor.get = func(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error) {
-			return &executorv1.Run{Id: "run_1", StateReason: strings.Repeat("x", size)}, nil
+			return &executorv1.Run{Id: "run_1", ThreadId: "thr_1", State: executorv1.RunState_RUN_STATE_PAUSED, StateReason: strings.Repeat("x", size)}, nil
 		}
 		r.executor.watch = func(_ *executorv1.WatchRunRequest, s grpc.ServerStreamingServer[executorv1.RunEvent]) error {
 			for {
@@ -49,14 +49,18 @@ func TestAnswers(t *testing.T) {
 	get := func(r *rig, key string) reply {
 		return r.call(t, "GET", "/v1/runs/run_1", "", "Authorization", "Bearer "+key)
 	}
-	rest := func(t *testing.T, r *rig) {
+	unreadHTTP := func(t *testing.T, r *rig, method, path, body string) {
 		t.Helper()
 		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, conn.Close()) })
 		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-		_, err = fmt.Fprint(conn, "GET /v1/runs/run_1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-a\r\n\r\n")
+		_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-a\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
 		require.NoError(t, err)
+	}
+	rest := func(t *testing.T, r *rig) {
+		t.Helper()
+		unreadHTTP(t, r, http.MethodGet, "/v1/runs/run_1", "")
 	}
 	unread := func(method string, m any) func(*testing.T, *rig) {
 		return func(t *testing.T, r *rig) {
@@ -71,7 +75,11 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	for name, ask := range map[string]func(*testing.T, *rig){
-		"REST":       rest,
+		"REST": rest,
+		"A2A": func(t *testing.T, r *rig) {
+			t.Helper()
+			unreadHTTP(t, r, http.MethodPost, "/a2a", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"run_1","historyLength":0}}`)
+		},
 		"GRPCUnary":  unread(executorv1.ExecutorService_GetRun_FullMethodName, &executorv1.GetRunRequest{RunId: "run_1"}),
 		"GRPCStream": unread(executorv1.ExecutorService_WatchRun_FullMethodName, &executorv1.WatchRunRequest{RunId: "run_1"}),
 	} {

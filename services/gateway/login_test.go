@@ -94,6 +94,13 @@ func TestLogin(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, "CREDENTIALS_MISSING", p.call(t, "GET", "/v1/runs/run_1", "").error(t).Reason)
 	})
+	t.Run("ASessionThatHasEndedGetsTheCardOfAStranger", func(t *testing.T) {
+		t.Parallel()
+		res := p.call(t, "GET", "/.well-known/agent-card.json", "", "Cookie", "epigraph_session=ended")
+		require.Equal(t, http.StatusOK, res.status, res.body)
+		require.Contains(t, res.body, `"skills":[]`)
+		require.Contains(t, res.header.Get("Set-Cookie"), "epigraph_session=;", "the browser forgets it")
+	})
 	t.Run("WithACookie", func(t *testing.T) {
 		t.Parallel()
 		b := browser(t)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -80,6 +81,15 @@ func (e *executor) SendMessage(ctx context.Context, r *executorv1.SendMessageReq
 
 func (e *executor) WatchRun(r *executorv1.WatchRunRequest, s grpc.ServerStreamingServer[executorv1.RunEvent]) error {
 	return e.watch(r, s)
+}
+
+// noThreads is an executor that keeps no threads any more.
+type noThreads struct {
+	executorv1.UnimplementedThreadServiceServer
+}
+
+func (noThreads) GetThread(context.Context, *executorv1.GetThreadRequest) (*executorv1.Thread, error) {
+	return nil, errs.New(errs.NotFound, "THREAD_NOT_FOUND", "there is no such thread")
 }
 
 type registry struct {
@@ -160,6 +170,7 @@ func start(t *testing.T, o options) *rig {
 		case "executor":
 			executorv1.RegisterExecutorServiceServer(s, r.executor)
 			executorv1.RegisterWorkerServiceServer(s, listening{})
+			executorv1.RegisterThreadServiceServer(s, noThreads{})
 		case "registry":
 			registryv1.RegisterRegistryServiceServer(s, r.registry)
 		}

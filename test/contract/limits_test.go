@@ -124,7 +124,7 @@ var figures = map[string][]figure{
 	"a message of A2A":                                                  {{"100 parts", agents + "maxParts"}, {"256 bytes", agents + "maxMessageID"}, {"256 bytes", agents + "maxContext"}},
 	"a card of ours":                                                    {{"200 skills", agents + "maxSkills"}, {"1 KiB", agents + "maxText"}, {"20 tags", agents + "maxTags"}},
 	"the history of a task":                                             {{"100 messages", agents + "maxHistory"}, {"100 questions", agents + "maxQuestions"}},
-	"a page of tasks":                                                   {{"100", agents + "maxPage"}},
+	"a page of tasks":                                                   {{"100", agents + "maxPage"}, {"8 MiB", "internal/page.MaxBytes"}},
 	"the wait of `message/send`":                                        {{"10 minutes", agents + "maxWait"}},
 
 	"one answer of a tool": {{"256 KiB", door + "maxAnswer"}, {"64 KiB", door + "maxPart"}},

@@ -20,9 +20,10 @@ import (
 	sdklog "github.com/a2aproject/a2a-go/v2/log"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	errorsv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/errors/v1"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
-	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/exposed"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/paced"
 )
 
@@ -30,7 +31,7 @@ import (
 type Options struct {
 	Executor  executorv1.ExecutorServiceClient
 	Threads   executorv1.ThreadServiceClient
-	Workflows registryv1.WorkflowServiceClient
+	Workflows *exposed.Workflows
 	Log       *slog.Logger
 	// Describe says what clients are told of an error.
 	Describe func(error) *errorsv1.Error
@@ -81,6 +82,8 @@ type request struct {
 	// base is the address of the server, and held what the request holds until its message is sent.
 	base string
 	held func()
+	// memory is what the answer holds.
+	memory *memory
 }
 
 type requestKey struct{}
@@ -89,12 +92,12 @@ func requestOf(ctx context.Context) request {
 	if r, ok := ctx.Value(requestKey{}).(request); ok {
 		return r
 	}
-	return request{held: func() {}}
+	return request{held: func() {}, memory: &memory{begin: func() {}}}
 }
 
 // Serve answers a request below Root, whose whole body was read. The context says who calls. held is called
-// once the body is not needed any more, and may be called again.
-func (s *Server) Serve(w http.ResponseWriter, r *http.Request, body []byte, held func()) error {
+// once the body is not needed any more, and may be called again. out is what the answer holds.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, body []byte, held func(), out *inflight.Answer) error {
 	if err := bounded(body); err != nil {
 		return err
 	}
@@ -102,23 +105,23 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, body []byte, held
 	if len(agent) > maxName {
 		return errs.New(errs.InvalidArgument, "AGENT_INVALID", "the name of the agent has more than %d bytes", maxName)
 	}
-	ctx := context.WithValue(r.Context(), requestKey{}, request{agent: agent, base: s.base(r), held: held})
+	ctx := context.WithValue(r.Context(), requestKey{}, request{agent: agent, base: s.base(r), held: held, memory: &memory{out: out, begin: held}})
 	r = r.WithContext(sdklog.AttachLogger(ctx, s.Log))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	out := &writer{paced.New(w, s.WriteTimeout)}
+	answer := &writer{paced.New(w, s.WriteTimeout)}
 	switch {
 	case below != "":
 		u := *r.URL
 		u.Path, u.RawPath = below, ""
 		r.URL = &u
-		s.rest.ServeHTTP(out, r)
+		s.rest.ServeHTTP(answer, r)
 	case r.Method != http.MethodPost:
 		return errs.New(errs.NotFound, "PATH_NOT_FOUND", "there is nothing to get at %.200s", r.URL.Path).
 			Hint("POST takes JSON-RPC here; the card is at " + CardPath + " below this path")
 	case isEarlier(body):
-		s.earlier.ServeHTTP(out, r)
+		s.earlier.ServeHTTP(answer, r)
 	default:
-		s.current.ServeHTTP(out, r)
+		s.current.ServeHTTP(answer, r)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
-	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/exposed"
 )
 
 const (
@@ -114,11 +114,11 @@ func (s *Server) card(ctx context.Context, of request) (*spec.AgentCard, error) 
 		}
 		return card, nil
 	}
-	return nil, errs.New(errs.NotFound, "AGENT_NOT_FOUND", "there is no agent and no exposed workflow %q", of.agent).
-		Hint("the card at " + CardPath + " lists agents and exposed workflows")
+	return nil, errs.New(errs.NotFound, "AGENT_NOT_FOUND", "there is no agent %q, and no exposed workflow of that name that a chat starts", of.agent).
+		Hint("the card at " + CardPath + " lists agents, and exposed workflows that a chat starts")
 }
 
-// skills are the agents, and the exposed workflows.
+// skills are the agents, and the exposed workflows that a chat starts.
 func (s *Server) skills(ctx context.Context) ([]spec.AgentSkill, error) {
 	actors, err := s.Executor.ListActors(ctx, &executorv1.ListActorsRequest{})
 	if err != nil {
@@ -130,25 +130,16 @@ func (s *Server) skills(ctx context.Context) ([]spec.AgentSkill, error) {
 			out = append(out, spec.AgentSkill{ID: a.GetName(), Name: strings.TrimPrefix(a.GetName(), agentPrefix), Description: text(a.GetDescription(), "An agent."), Tags: []string{"agent"}})
 		}
 	}
-	// A namespace exposes fewer workflows than a page has.
-	workflows, err := s.Workflows.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{Exposed: true, PageSize: 1000})
+	workflows, err := s.Workflows.Chats(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range workflows.GetWorkflows() {
+	for _, f := range workflows {
 		tags := append([]string{"workflow"}, f.GetTags()...)
-		out = append(out, spec.AgentSkill{ID: exposedAs(f), Name: text(f.GetName(), f.GetSlug()), Description: text(f.GetDescription(), "A workflow."), Tags: tags[:min(len(tags), maxTags)]})
+		out = append(out, spec.AgentSkill{ID: exposed.Ref(f), Name: text(f.GetName(), f.GetSlug()), Description: text(f.GetDescription(), "A workflow."), Tags: tags[:min(len(tags), maxTags)]})
 	}
 	slices.SortFunc(out, func(a, b spec.AgentSkill) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
 func text(s, otherwise string) string { return errs.Clip(cmp.Or(s, otherwise), maxText) }
-
-// exposedAs is the reference by which clients name an exposed workflow.
-func exposedAs(f *registryv1.Workflow) string {
-	if f.GetExposed() == "latest" {
-		return workflowPrefix + f.GetSlug()
-	}
-	return workflowPrefix + f.GetSlug() + "@" + f.GetExposed()
-}

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -114,7 +115,10 @@ func (h handler) SendMessage(ctx context.Context, req *spec.SendMessageRequest) 
 		return nil, h.fail(err)
 	}
 	if req.Config == nil || !req.Config.ReturnImmediately {
-		w := &watcher{task: t, tell: func(spec.Event) bool { return true }}
+		w := &watcher{task: t, tell: func(spec.Event) bool {
+			requestOf(ctx).memory.drop() // the wait may take minutes
+			return true
+		}}
 		err := w.follow(limited)
 		if err != nil && limited.Err() == nil && !errors.Is(err, errStopping) {
 			return nil, h.fail(err)
@@ -171,12 +175,18 @@ func (h handler) SubscribeToTask(ctx context.Context, req *spec.SubscribeToTaskR
 
 // stream tells a task, and what becomes of it until it has ended or needs input.
 func (h handler) stream(ctx context.Context, t *task, yield func(spec.Event, error) bool) {
-	gone := false
+	gone, held := false, requestOf(ctx).memory
+	var full error
 	w := &watcher{task: t, tell: func(ev spec.Event) bool {
+		if full = held.await(ctx, sizeOf(ev)); full != nil {
+			return false
+		}
 		gone = gone || !yield(ev, nil)
+		held.drop()
 		return !gone
 	}}
-	if err := w.follow(ctx); err != nil && !gone && ctx.Err() == nil {
+	err := w.follow(ctx)
+	if err = cmp.Or(err, full); err != nil && !gone && ctx.Err() == nil {
 		yield(nil, h.fail(err))
 	}
 }

@@ -1,20 +1,22 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
-	"slices"
+	"strconv"
+	"strings"
 
 	spec "github.com/a2aproject/a2a-go/v2/a2a"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
 const (
 	// defaultPage and maxPage bound a page of tasks, and maxRounds how many pages of runs are read for it.
 	defaultPage, maxPage, maxRounds = 50, 100, 20
-	// maxOpen bounds what is read of the open questions of a namespace for one page.
-	maxOpen = 1000
 )
 
 // runStates are the states of runs that a state of tasks may stand for.
@@ -51,7 +53,7 @@ func (h handler) ListTasks(ctx context.Context, req *spec.ListTasksRequest) (*sp
 
 func (h handler) list(ctx context.Context, req *spec.ListTasksRequest) (*spec.ListTasksResponse, error) {
 	out := &spec.ListTasksResponse{Tasks: []*spec.Task{}}
-	ask := &executorv1.ListRunsRequest{PageSize: defaultPage, PageToken: req.PageToken}
+	ask := &executorv1.ListRunsRequest{PageSize: defaultPage}
 	switch {
 	case req.PageSize < 0 || req.PageSize > maxPage:
 		return nil, invalid("pageSize", "PAGE_SIZE_INVALID", "pageSize is %d, and must be 1 to %d", req.PageSize, maxPage)
@@ -81,29 +83,28 @@ func (h handler) list(ctx context.Context, req *spec.ListTasksRequest) (*spec.Li
 		}
 		ask.ThreadId, threads[th.GetId()] = th.GetId(), th
 	}
-	length := req.HistoryLength
-	if length == nil {
-		length = new(int)
+	from, err := placeOf(req.PageToken)
+	if err != nil {
+		return nil, err
 	}
+	ask.PageToken = from.token
 	// Runs that are no tasks, and tasks that are not wanted, make no page short.
 	want := int(ask.GetPageSize())
 	for range maxRounds {
-		page, err := h.Executor.ListRuns(ctx, ask)
+		runs, err := h.Executor.ListRuns(ctx, ask)
 		if err != nil {
 			return nil, err
 		}
-		tasks, err := h.wanted(ctx, req, page.GetRuns(), threads)
+		full, err := h.pageOf(ctx, req, runs, threads, &from, out)
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range tasks {
-			told, err := t.listed(ctx, req.IncludeArtifacts, length)
-			if err != nil {
-				return nil, err
-			}
-			out.Tasks = append(out.Tasks, told)
+		if full {
+			out.NextPageToken = from.String()
+			break
 		}
-		out.NextPageToken, ask.PageToken = page.GetNextPageToken(), page.GetNextPageToken()
+		from = place{token: runs.GetNextPageToken()}
+		out.NextPageToken, ask.PageToken = from.token, from.token
 		if len(out.Tasks) == want || ask.GetPageToken() == "" {
 			break
 		}
@@ -113,44 +114,133 @@ func (h handler) list(ctx context.Context, req *spec.ListTasksRequest) (*spec.Li
 	return out, nil
 }
 
+// pageOf adds the tasks among a page of runs to a list. It reports whether the list is full, and from is then
+// where the next one begins.
+func (h handler) pageOf(ctx context.Context, req *spec.ListTasksRequest, runs *executorv1.ListRunsResponse, threads map[string]*executorv1.Thread, from *place, out *spec.ListTasksResponse) (full bool, err error) {
+	held := requestOf(ctx).memory
+	if err := held.read(ctx, proto.Size(runs)); err != nil {
+		return false, err
+	}
+	for _, r := range runs.GetRuns() {
+		if from.told(r) {
+			continue
+		}
+		t, err := h.wanted(ctx, req, r, threads)
+		if err != nil {
+			return false, err
+		}
+		if t != nil {
+			told, err := t.listed(ctx, req)
+			if errs.Is(err, errs.NotFound) {
+				continue // it was deleted meanwhile
+			}
+			if err != nil {
+				return false, err
+			}
+			size := sizeOf(told)
+			if len(out.Tasks) > 0 && held.told+int64(size) > page.MaxBytes {
+				return true, nil
+			}
+			if err := held.tell(ctx, size); err != nil {
+				return false, err
+			}
+			held.drop()
+			out.Tasks = append(out.Tasks, told)
+		}
+		from.at, from.id = r.GetCreateTime().AsTime().UnixMicro(), r.GetId()
+	}
+	return false, nil
+}
+
+// place is where a page of tasks begins: in a page of runs, behind one of them if there is an id.
+type place struct {
+	token string
+	at    int64
+	id    string
+}
+
+// String is the token of a place.
+func (p place) String() string {
+	if p.id == "" {
+		return p.token
+	}
+	return p.token + "." + strconv.FormatInt(p.at, 10) + "." + p.id
+}
+
+// placeOf reads a token. The part that is the executor's is checked there.
+func placeOf(token string) (p place, err error) {
+	all := strings.SplitN(token, ".", 3)
+	if p.token = all[0]; len(all) == 1 {
+		return p, nil
+	}
+	if len(all) == 3 {
+		p.id = all[2]
+		p.at, err = strconv.ParseInt(all[1], 10, 64)
+	}
+	if err != nil || p.id == "" || len(p.id) > maxID {
+		return p, invalid("pageToken", "PAGE_TOKEN_INVALID", "pageToken is none of a page of tasks").
+			Hint("pass nextPageToken of the page before unchanged, or leave it out to begin anew")
+	}
+	return p, nil
+}
+
+// told reports whether a run is before a place: runs are newest first.
+func (p place) told(r *executorv1.Run) bool {
+	if p.id == "" {
+		return false
+	}
+	return cmp.Or(cmp.Compare(r.GetCreateTime().AsTime().UnixMicro(), p.at), cmp.Compare(r.GetId(), p.id)) >= 0
+}
+
 // listed is a task of a list.
-func (t *task) listed(ctx context.Context, artifacts bool, length *int) (*spec.Task, error) {
-	if artifacts || *length > 0 { // lists of runs have no results and no inputs
+func (t *task) listed(ctx context.Context, req *spec.ListTasksRequest) (*spec.Task, error) {
+	length := req.HistoryLength
+	if length == nil {
+		length = new(int)
+	}
+	if req.IncludeArtifacts || *length > 0 { // lists of runs have no results and no inputs
 		run, err := t.Executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: t.run.GetId()})
 		if err != nil {
 			return nil, err
 		}
 		t.run = run
 	}
-	told, err := t.task(ctx, length)
-	if err == nil && !artifacts {
+	told, err := t.made(ctx, length)
+	if err == nil && !req.IncludeArtifacts {
 		told.Artifacts = nil
 	}
 	return told, err
 }
 
-// wanted are the runs that are tasks which a list asks for.
-func (h handler) wanted(ctx context.Context, req *spec.ListTasksRequest, runs []*executorv1.Run, threads map[string]*executorv1.Thread) (out []*task, err error) {
-	open, err := h.asking(ctx, runs)
-	if err != nil {
+// wanted is the task of a run, or nil if the run is none or the list does not ask for it.
+func (h handler) wanted(ctx context.Context, req *spec.ListTasksRequest, r *executorv1.Run, threads map[string]*executorv1.Thread) (*task, error) {
+	th, err := h.of(ctx, r, threads)
+	if err != nil || th == nil || !speaks(th, requestOf(ctx).agent) {
 		return nil, err
 	}
-	for _, r := range runs {
-		th, err := h.of(ctx, r, threads)
-		if err != nil {
-			return nil, err
-		}
-		if th == nil || !speaks(th, requestOf(ctx).agent) {
-			continue
-		}
-		t := &task{Server: h.Server, run: r, contextID: contextOf(th), open: open[r.GetId()]}
-		s := t.status()
-		if req.Status != spec.TaskStateUnspecified && s.State != req.Status || req.StatusTimestampAfter != nil && s.Timestamp.Before(*req.StatusTimestampAfter) {
-			continue
-		}
-		out = append(out, t)
+	t := &task{Server: h.Server, run: r, contextID: contextOf(th)}
+	if err := t.asked(ctx); err != nil {
+		return nil, err
 	}
-	return out, nil
+	s := t.status()
+	if req.Status != spec.TaskStateUnspecified && s.State != req.Status || req.StatusTimestampAfter != nil && s.Timestamp.Before(*req.StatusTimestampAfter) {
+		return nil, nil //nolint:nilnil // it is not asked for
+	}
+	return t, nil
+}
+
+// asked reads the oldest open question of a run of a list, which does not say whether there are any. The
+// status tells no other one.
+func (t *task) asked(ctx context.Context) error {
+	if ended(t.run) || t.run.GetState() == executorv1.RunState_RUN_STATE_PENDING {
+		return nil
+	}
+	r, err := t.Executor.ListInterrupts(ctx, &executorv1.ListInterruptsRequest{RunId: t.run.GetId(), PageSize: 1})
+	if errs.Is(err, errs.NotFound) {
+		return nil // it was deleted meanwhile
+	}
+	t.open = r.GetInterrupts()
+	return err
 }
 
 // named is the thread of a context.
@@ -178,20 +268,4 @@ func (h handler) of(ctx context.Context, r *executorv1.Run, known map[string]*ex
 	}
 	known[id] = th
 	return th, nil
-}
-
-// asking are the open questions by the run of their task, if any of the runs may have one.
-func (h handler) asking(ctx context.Context, runs []*executorv1.Run) (map[string][]*executorv1.Interrupt, error) {
-	out := map[string][]*executorv1.Interrupt{}
-	if !slices.ContainsFunc(runs, func(r *executorv1.Run) bool { return !ended(r) }) {
-		return out, nil
-	}
-	all, err := h.Executor.ListInterrupts(ctx, &executorv1.ListInterruptsRequest{PageSize: maxOpen})
-	if err != nil {
-		return nil, err
-	}
-	for _, q := range all.GetInterrupts() {
-		out[q.GetRootRunId()] = append(out[q.GetRootRunId()], q)
-	}
-	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	spec "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -57,7 +59,7 @@ func (h handler) sent(ctx context.Context, req *spec.SendMessageRequest) (*task,
 	} else if th, err = h.thread(ctx, m); err != nil {
 		return nil, err
 	}
-	turn, err := h.Threads.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: th.GetId(), Content: &graphv1.Payload{Json: m.content}, RequestId: m.id("message")})
+	turn, err := h.Threads.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: th.GetId(), Content: &graphv1.Payload{Json: m.content}, RequestId: m.id(ctx, "message")})
 	requestOf(ctx).held()
 	if err != nil {
 		return nil, err
@@ -141,10 +143,19 @@ func (h handler) contents(m *message) (err error) {
 	return err
 }
 
+// digest identifies a message. Clients choose the ids of their messages by themselves, so that an id means
+// something only together with who sends it, to whom and where.
+func (m *message) digest(ctx context.Context) string {
+	h := sha256.New()
+	for _, s := range []string{grpckit.PrincipalOf(ctx).String(), m.agent, m.ContextID, string(m.TaskID), m.ID} {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(s), s) // a hash takes everything
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // id is the id of a request that belongs to this message.
-func (m *message) id(of string) string {
-	sum := sha256.Sum256([]byte(m.ID))
-	return "a2a/" + hex.EncodeToString(sum[:]) + "/" + of
+func (m *message) id(ctx context.Context, of string) string {
+	return "a2a/" + m.digest(ctx) + "/" + of
 }
 
 // names are the actors that a name of an agent may stand for, in order.
@@ -184,12 +195,15 @@ func (h handler) thread(ctx context.Context, m *message) (*executorv1.Thread, er
 	for _, name := range names(m.agent) {
 		th.Agent = name
 		var made *executorv1.Thread
-		made, err = h.Threads.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: th, RequestId: m.id("thread/" + name[:5])})
+		made, err = h.Threads.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: th, RequestId: m.id(ctx, "thread/"+name[:5])})
 		switch reason := errs.ReasonOf(err); {
 		case err == nil:
 			return made, nil
 		case reason == "THREAD_ALREADY_EXISTS": // another request was faster
 			return h.Threads.GetThread(ctx, find)
+		case reason == "THREAD_NOT_FOUND": // the message was sent before
+			return nil, errs.New(errs.NotFound, reason, "the thread that this message began is not kept any more").
+				Hint("send the message under another messageId to begin anew").With(err)
 		case reason != "THREAD_AGENT_UNKNOWN" && !errs.Is(err, errs.NotFound):
 			return nil, err
 		}
@@ -254,8 +268,11 @@ func (t *task) question(m *message) (*executorv1.Interrupt, error) {
 		Hint("they are " + strings.Join(ids, ", "))
 }
 
-// by is how the history of a run names a message as the one who answered.
-func (m *message) by() string { return "a2a:" + errs.Clip(m.ID, 200) }
+// by is how the history of a run names a message as the one who answered. Its end tells messages of the same
+// id apart.
+func (m *message) by(ctx context.Context) string {
+	return "a2a:" + errs.Clip(m.ID, 200) + "/" + m.digest(ctx)[:16]
+}
 
 // repeated reports whether a message has answered a question of a task before. Messages to agents have ids of
 // their own at the thread, as long as a question is open.
@@ -265,7 +282,7 @@ func (h handler) repeated(ctx context.Context, t *task, m *message) (bool, error
 		return false, err
 	}
 	for _, q := range r.GetInterrupts() {
-		if q.GetBy() == m.by() || len(t.open) == 0 && q.GetOfAgent() && bytes.Equal(q.GetAnswer().GetJson(), m.content) {
+		if q.GetBy() == m.by(ctx) || len(t.open) == 0 && q.GetOfAgent() && bytes.Equal(q.GetAnswer().GetJson(), m.content) {
 			return true, nil
 		}
 	}
@@ -274,7 +291,7 @@ func (h handler) repeated(ctx context.Context, t *task, m *message) (bool, error
 
 // answer answers what no message answers: approvals, and questions of other actors than agents.
 func (h handler) answer(ctx context.Context, q *executorv1.Interrupt, m *message) error {
-	req := &executorv1.AnswerInterruptRequest{InterruptId: q.GetId(), By: m.by()}
+	req := &executorv1.AnswerInterruptRequest{InterruptId: q.GetId(), By: m.by(ctx)}
 	answer, given := m.data["answer"]
 	if len(q.GetApprove().GetJson()) > 0 {
 		yes, ok := m.data["approve"].(bool)

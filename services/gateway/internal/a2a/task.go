@@ -7,6 +7,7 @@ import (
 	"time"
 
 	spec "github.com/a2aproject/a2a-go/v2/a2a"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -28,7 +29,7 @@ type task struct {
 	run *executorv1.Run
 	// contextID is the key of the thread, or its id if it has none.
 	contextID string
-	// open are the questions of the run and its descendants that wait, oldest first.
+	// open are the questions of the run and its descendants that wait, newest first.
 	open []*executorv1.Interrupt
 	// answered is the question that this request has answered. Until the run has taken the answer, it is
 	// told no more.
@@ -191,8 +192,20 @@ func (t *task) asks(q *executorv1.Interrupt) *spec.Message {
 	return m
 }
 
-// task is the whole task. Its history has the last length messages.
+// task is the whole task, which is the answer to a request. Its history has the last length messages.
 func (t *task) task(ctx context.Context, length *int) (*spec.Task, error) {
+	out, err := t.made(ctx, length)
+	if err == nil {
+		err = requestOf(ctx).memory.tell(ctx, sizeOf(out))
+	}
+	return out, err
+}
+
+// made is a task that is told within another answer, which counts its memory.
+func (t *task) made(ctx context.Context, length *int) (*spec.Task, error) {
+	if err := requestOf(ctx).memory.read(ctx, proto.Size(t.run)); err != nil {
+		return nil, err
+	}
 	out := &spec.Task{
 		ID: spec.TaskID(t.run.GetId()), ContextID: t.contextID, Status: t.status(), Artifacts: t.artifacts(),
 		Metadata: map[string]any{"runId": t.run.GetId(), "threadId": t.run.GetThreadId()},
@@ -211,7 +224,7 @@ func (t *task) task(ctx context.Context, length *int) (*spec.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.History = all[max(0, len(all)-most):]
+	out.History = slices.Clone(all[max(0, len(all)-most):]) // the others are not to be kept
 	return out, nil
 }
 
@@ -255,7 +268,10 @@ func (t *task) history(ctx context.Context) ([]*spec.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, q := range r.GetInterrupts() {
+	if err := requestOf(ctx).memory.read(ctx, proto.Size(t.run)+proto.Size(r)); err != nil {
+		return nil, err
+	}
+	for _, q := range slices.Backward(r.GetInterrupts()) { // they are listed newest first
 		out = append(out, t.asks(q))
 		switch {
 		case q.GetState() != executorv1.InterruptState_INTERRUPT_STATE_ANSWERED:
@@ -279,6 +295,9 @@ func (t *task) message(ctx context.Context) ([]byte, error) {
 		return nil, nil // the thread is not kept any more
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := requestOf(ctx).memory.read(ctx, proto.Size(t.run)+proto.Size(turns)); err != nil {
 		return nil, err
 	}
 	for _, turn := range turns.GetTurns() {

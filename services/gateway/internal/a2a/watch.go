@@ -137,7 +137,7 @@ func (w *watcher) now(ctx context.Context) (done bool, err error) {
 	s := w.status()
 	over := s.State.Terminal() || s.State == spec.TaskStateInputRequired || stands(w.run)
 	if !w.begun {
-		first, err := w.task.task(ctx, new(int))
+		first, err := w.made(ctx, new(int))
 		if err != nil {
 			return false, err
 		}

@@ -15,14 +15,14 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
-	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/exposed"
 )
 
 // Options say how requests are answered. All are required.
 type Options struct {
 	Executor  executorv1.ExecutorServiceClient
 	Threads   executorv1.ThreadServiceClient
-	Workflows registryv1.WorkflowServiceClient
+	Workflows *exposed.Workflows
 	// Body reads the body of a request within its bounds, and holds memory for it until free is called.
 	Body func(http.ResponseWriter, *http.Request) (body []byte, free func(), err error)
 	// Fail answers a request with an error, before an answer has begun.
@@ -170,7 +170,7 @@ type model struct {
 	Owner   string `json:"owned_by"`
 }
 
-// Models serves GET /v1/models: the agents, and the exposed workflows.
+// Models serves GET /v1/models: the agents, and the exposed workflows that a chat starts.
 func (d *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	actors, err := d.Executor.ListActors(ctx, &executorv1.ListActorsRequest{})
@@ -187,14 +187,13 @@ func (d *Handler) Models(w http.ResponseWriter, r *http.Request) {
 			list.Data = append(list.Data, model{ID: a.GetName(), Object: "model", Owner: "agent"})
 		}
 	}
-	// A namespace exposes fewer workflows than a page has.
-	workflows, err := d.Workflows.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{Exposed: true, PageSize: 1000})
+	workflows, err := d.Workflows.Chats(ctx)
 	if err != nil {
 		d.Fail(w, r, err)
 		return
 	}
-	for _, f := range workflows.GetWorkflows() {
-		list.Data = append(list.Data, model{ID: exposedAs(f), Object: "model", Created: f.GetCreateTime().GetSeconds(), Owner: "workflow"})
+	for _, f := range workflows {
+		list.Data = append(list.Data, model{ID: exposed.Ref(f), Object: "model", Created: f.GetCreateTime().GetSeconds(), Owner: "workflow"})
 	}
 	slices.SortFunc(list.Data, func(a, b model) int { return cmp.Compare(a.ID, b.ID) })
 	out, err := json.Marshal(list)
@@ -204,14 +203,6 @@ func (d *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(out) // the client is gone if this fails
-}
-
-// exposedAs is the reference by which clients name an exposed workflow.
-func exposedAs(f *registryv1.Workflow) string {
-	if f.GetExposed() == "latest" {
-		return workflowPrefix + f.GetSlug()
-	}
-	return workflowPrefix + f.GetSlug() + "@" + f.GetExposed()
 }
 
 // fault is an error of a field of a request.

@@ -11,6 +11,8 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/a2a"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/exposed"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/oidc"
 )
 
 // agentRoutes serve clients of the Agent2Agent protocol. Each method of it needs the rights of the calls
@@ -19,7 +21,7 @@ func (s *Server) agentRoutes() (out []*route) {
 	executor := authorized{s.Cells.Conn(cells.Executor), s}
 	server := a2a.New(a2a.Options{
 		Executor: executorv1.NewExecutorServiceClient(executor), Threads: executorv1.NewThreadServiceClient(executor),
-		Workflows: registryv1.NewWorkflowServiceClient(authorized{s.Cells.Conn(cells.Registry), s}),
+		Workflows: exposed.New(registryv1.NewWorkflowServiceClient(authorized{s.Cells.Conn(cells.Registry), s})),
 		Log:       s.log, Describe: func(err error) *errorsv1.Error { return s.message(fromCall(err), "") },
 		URL: s.PublicURL, Version: s.Info.Version, KeepAlive: s.KeepAlive, WriteTimeout: s.WriteTimeout, Stopping: host.Draining,
 	})
@@ -27,13 +29,15 @@ func (s *Server) agentRoutes() (out []*route) {
 	talk := s.countStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		share := s.Budget.Share(grpckit.Namespace(r.Context()))
 		defer share.Free()
+		out := s.Budget.Answer(grpckit.Namespace(r.Context()))
+		defer out.Free()
 		err := checkEncoding(r)
 		var body []byte
 		if err == nil {
 			body, err = readBody(w, r, limit, &share)
 		}
 		if err == nil {
-			err = server.Serve(w, r, body, share.Free)
+			err = server.Serve(w, r, body, share.Free, out)
 		}
 		if err != nil {
 			s.writeError(w, r, fromCall(err))
@@ -60,7 +64,11 @@ func (s *Server) agentRoutes() (out []*route) {
 func (s *Server) agentCard(server *a2a.Server, w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	who, err := s.identify(ctx, r, exchangeOf(ctx))
-	stranger := errs.ReasonOf(err) == "CREDENTIALS_MISSING"
+	if who.Cookie != nil {
+		http.SetCookie(w, who.Cookie)
+	}
+	reason := errs.ReasonOf(err)
+	stranger := reason == "CREDENTIALS_MISSING" || reason == oidc.ReasonEnded
 	if err != nil && !stranger {
 		s.writeError(w, r, err)
 		return

@@ -12,6 +12,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/completions"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/exposed"
 )
 
 // completionRoutes serve clients of OpenAI's API. They need what a message to a thread needs.
@@ -19,7 +20,7 @@ func (s *Server) completionRoutes() []*route {
 	conn := s.Cells.Conn(cells.Executor)
 	handler := completions.New(completions.Options{
 		Executor: executorv1.NewExecutorServiceClient(conn), Threads: executorv1.NewThreadServiceClient(conn),
-		Workflows: registryv1.NewWorkflowServiceClient(s.Cells.Conn(cells.Registry)),
+		Workflows: exposed.New(registryv1.NewWorkflowServiceClient(s.Cells.Conn(cells.Registry))),
 		Body: func(w http.ResponseWriter, r *http.Request) (body []byte, free func(), err error) {
 			share := s.Budget.Share(grpckit.Namespace(r.Context()))
 			if err = checkEncoding(r); err == nil {
