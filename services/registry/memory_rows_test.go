@@ -132,7 +132,12 @@ func TestMemoryLargeValues(t *testing.T) {
 			require.True(t, strings.HasPrefix(got.GetReads()[0].GetQuery(), large[:400]), "what is long is cut")
 		},
 		"LeaseUnembedded": func(t *testing.T, w *memoryRows) {
-			m := written(t, w)
+			req := largest(t.Name()[strings.LastIndexByte(t.Name(), '/')+1:])
+			req.Embedding = nil // one of the client's own stays
+			req.Memory.Scope = userScope("unembedded")
+			kept, err := w.ada.WriteMemory(t.Context(), req)
+			require.NoError(t, err)
+			m := kept.GetMemory()
 			got, err := w.service.LeaseUnembedded(t.Context(), &registryv1.LeaseUnembeddedRequest{Model: "another"})
 			require.NoError(t, err)
 			i := slices.IndexFunc(got.GetMemories(), func(o *registryv1.UnembeddedMemory) bool { return o.GetMemoryId() == m.GetId() })

@@ -242,7 +242,7 @@ func taskFields(t *testing.T, c registryv1.RegistryServiceClient) {
 		Id: got.GetId(), Namespace: "default", EpicId: in.GetEpicId(), Title: "t", Description: "d", Tags: []string{"x"},
 		State: registryv1.TaskState_TASK_STATE_BLOCKED, Priority: in.GetPriority(), DependsOn: in.GetDependsOn(), Requirements: in.GetRequirements(),
 		WorkflowSlug: "w", WorkflowSource: in.GetWorkflowSource(), EstimatedTokens: 5, MaxRetries: 7, ResultSummary: "r", ErrorMessage: "e",
-		Notes: []*registryv1.Note{{Time: at, Author: "a", Text: "n", Principal: "open"}}, CreatedByNodeId: "n", Labels: in.GetLabels(), CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open", MakerPrincipal: "open",
+		Notes: []*registryv1.Note{{Time: at, Author: "a", Text: "n", Principal: "open"}}, CreatedByNodeId: "n", Labels: in.GetLabels(), CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open",
 	}
 	require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
 	again, err := c.GetTask(t.Context(), &registryv1.GetTaskRequest{TaskId: got.GetId()})

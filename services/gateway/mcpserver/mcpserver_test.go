@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -54,6 +55,9 @@ func newFake() *fake {
 	return &fake{watching: make(chan struct{}), run: &executorv1.Run{Id: "run_1", State: executorv1.RunState_RUN_STATE_RUNNING}}
 }
 
+// shown is the run as it is now.
+func (f *fake) shown() *executorv1.Run { return proto.Clone(f.run).(*executorv1.Run) }
+
 func (f *fake) ends(result string) {
 	f.run.State, f.run.EndTime, f.run.OpenInterrupts = executorv1.RunState_RUN_STATE_COMPLETED, timestamppb.Now(), 0
 	f.run.Result = &graphv1.Payload{Json: []byte(result)}
@@ -73,7 +77,7 @@ func (f *fake) StartRun(_ context.Context, r *executorv1.StartRunRequest, _ ...g
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.started = append(f.started, r)
-	return f.run, nil
+	return f.shown(), nil
 }
 
 func (f *fake) GetRun(_ context.Context, r *executorv1.GetRunRequest, _ ...grpc.CallOption) (*executorv1.Run, error) {
@@ -82,7 +86,7 @@ func (f *fake) GetRun(_ context.Context, r *executorv1.GetRunRequest, _ ...grpc.
 	if r.GetRunId() != f.run.GetId() {
 		return nil, errs.New(errs.NotFound, "RUN_NOT_FOUND", "there is no run %s", r.GetRunId()).Hint("ListRuns lists runs")
 	}
-	return f.run, nil
+	return f.shown(), nil
 }
 
 // stream is a stream without an event until its context ends.
@@ -115,7 +119,7 @@ func (f *fake) CancelRun(_ context.Context, r *executorv1.CancelRunRequest, _ ..
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.canceled = append(f.canceled, r.GetRunId())
-	return f.run, nil
+	return f.shown(), nil
 }
 
 func (f *fake) ListInterrupts(context.Context, *executorv1.ListInterruptsRequest, ...grpc.CallOption) (*executorv1.ListInterruptsResponse, error) {
