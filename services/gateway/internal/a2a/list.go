@@ -229,7 +229,7 @@ func (h handler) wanted(ctx context.Context, req *spec.ListTasksRequest, r *exec
 	return t, nil
 }
 
-// asked reads the oldest open question of a run of a list, which does not say whether there are any. The
+// asked reads the newest open question of a run of a list, which does not say whether there are any. The
 // status tells no other one.
 func (t *task) asked(ctx context.Context) error {
 	if ended(t.run) || t.run.GetState() == executorv1.RunState_RUN_STATE_PENDING {
