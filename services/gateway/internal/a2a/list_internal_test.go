@@ -66,13 +66,15 @@ func filler(n int) *graphv1.Payload {
 	return &graphv1.Payload{Json: []byte(`"` + strings.Repeat("x", n-2) + `"`)}
 }
 
-// newRuns are n runs of one thread that have completed with results of a size, and whose messages have it, too.
+// newRuns are n runs of one thread that have completed with results of a size, and whose messages have
+// it, too.
 func newRuns(n, size int) *runs {
 	f := &runs{questions: map[string][]*executorv1.Interrupt{}}
 	for i := range n {
 		f.all = append(f.all, &executorv1.Run{
 			Id: fmt.Sprintf("run_%03d", n-i), ThreadId: "thr_a", State: executorv1.RunState_RUN_STATE_COMPLETED,
-			CreateTime: &timestamppb.Timestamp{Seconds: int64(n-i) / 2}, EndTime: &timestamppb.Timestamp{Seconds: 1000}, // two began at once
+			// Two began at once.
+			CreateTime: &timestamppb.Timestamp{Seconds: int64(n-i) / 2}, EndTime: &timestamppb.Timestamp{Seconds: 1000},
 			Result: filler(size), Named: map[string]*graphv1.Payload{"user_input": filler(size)},
 		})
 	}
