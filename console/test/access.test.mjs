@@ -142,7 +142,7 @@ describe("Audit", { concurrency: false }, () => {
     await table.getByText("CreateKey").first().waitFor();
     await page.getByLabel("Method").fill("CreateKey");
     await page.keyboard.press("Enter");
-    await table.getByText("CancelRun").waitFor({ state: "detached" });
+    await table.getByText("CancelRun").first().waitFor({ state: "detached" }); // other tests cancel runs, too
     await page.getByLabel("Time").selectOption("1h");
     await page.waitForURL(/span=1h/);
     await table.getByText("CreateKey").first().waitFor();
