@@ -35,6 +35,9 @@ const (
 	MaxTitleTold = 200
 	// MaxPages is how many pages are read for one answer.
 	MaxPages = 5
+	// maxMemoryText and maxMemoryValue bound what is remembered, in bytes.
+	maxMemoryText  = 8 << 10
+	maxMemoryValue = 16 << 10
 	// maxBudget is the largest budget in dollars.
 	maxBudget = 1e9
 )

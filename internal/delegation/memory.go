@@ -81,8 +81,8 @@ func (a *Kept) Memory(f *Faults) Memory {
 		m.Value = a.Value
 	}
 	f.Bound("key", m.Key, MaxKey)
-	f.Bound("text", m.Text, 8<<10)
-	f.Bound("value", string(m.Value), 16<<10)
+	f.Bound("text", m.Text, maxMemoryText)
+	f.Bound("value", string(m.Value), maxMemoryValue)
 	if m.Text == "" && len(m.Value) == 0 && len(*f) == 0 {
 		f.Add("value is missing: what is to be remembered")
 	}

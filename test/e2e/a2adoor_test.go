@@ -1,10 +1,8 @@
 package e2e_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,22 +46,11 @@ func TestA2ADoor(t *testing.T) {
 		s.ask(t, call, &nothing)
 	}
 	talk := func(part string) string {
-		session := exec.Command(node, "testdata/a2a.mjs", modules, s.url, key, part)
-		var errors strings.Builder
-		session.Stderr = &errors
-		got, err := session.Output()
-		require.NoError(t, err, "%s\n%s", got, errors.String())
-		return string(got)
+		return transcript(t, exec.Command(node, "testdata/a2a.mjs", modules, s.url, key, part))
 	}
 	got := talk("ask")
 	p.kill()
 	_, s = begin()
 	got += talk("answer")
-	golden := filepath.Join("testdata", "a2a.txt")
-	if *update {
-		require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got)
+	transcribed(t, "a2a", got)
 }

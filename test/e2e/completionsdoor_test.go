@@ -1,10 +1,8 @@
 package e2e_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,16 +41,5 @@ func TestCompletionsDoor(t *testing.T) {
 		var nothing struct{}
 		s.ask(t, call, &nothing)
 	}
-	session := exec.Command(node, "testdata/completions.mjs", modules, s.url, key)
-	var errors strings.Builder
-	session.Stderr = &errors
-	got, err := session.Output()
-	require.NoError(t, err, "%s\n%s", got, errors.String())
-	golden := filepath.Join("testdata", "completions.txt")
-	if *update {
-		require.NoError(t, os.WriteFile(golden, got, 0o600))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(got))
+	transcribed(t, "completions", transcript(t, exec.Command(node, "testdata/completions.mjs", modules, s.url, key)))
 }

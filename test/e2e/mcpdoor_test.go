@@ -55,17 +55,7 @@ func TestMCPDoor(t *testing.T) {
 			t.Parallel()
 			session := exec.Command(node, "testdata/mcp.mjs", modules, c.client, c.way, key)
 			session.Env = shell
-			var errors strings.Builder
-			session.Stderr = &errors
-			got, err := session.Output()
-			require.NoError(t, err, "%s\n%s", got, errors.String())
-			golden := filepath.Join("testdata", "mcp-"+strings.ToLower(strings.ReplaceAll(name, "/", "-"))+".txt")
-			if *update {
-				require.NoError(t, os.WriteFile(golden, got, 0o600))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			require.Equal(t, string(want), string(got))
+			transcribed(t, "mcp-"+strings.ToLower(strings.ReplaceAll(name, "/", "-")), transcript(t, session))
 		})
 	}
 

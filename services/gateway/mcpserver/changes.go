@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
@@ -127,29 +128,20 @@ func (s *Server) followChanges(ctx context.Context, list *string, told func(tool
 	if err != nil {
 		return err
 	}
-	events, failed := make(chan *registryv1.FeedEvent), make(chan error, 1)
-	go func() {
-		for {
-			ev, err := stream.Recv()
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case events <- ev:
-			case <-ctx.Done():
-				failed <- ctx.Err()
-				return
-			}
-		}
-	}()
+	events, failed := grpckit.Events(ctx, stream)
 	tools, resources := true, false
 	due := time.NewTimer(firstPause)
 	defer due.Stop()
 	var last time.Time
 	for {
 		select {
-		case ev := <-events:
+		case ev, more := <-events:
+			if !more {
+				if err := <-failed; err != io.EOF { //nolint:errorlint // gRPC returns it as it is
+					return err
+				}
+				return nil
+			}
 			if !tools && !resources {
 				due.Reset(max(firstPause, time.Until(last.Add(changePause))))
 			}
@@ -170,11 +162,6 @@ func (s *Server) followChanges(ctx context.Context, list *string, told func(tool
 				told(tools, resources)
 			}
 			tools, resources = false, false
-		case err := <-failed:
-			if err == io.EOF { //nolint:errorlint // gRPC returns it as it is
-				return nil
-			}
-			return err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -170,23 +171,7 @@ func (c *call) follow(ctx context.Context, id string, seen *int64, get func() (*
 	if r, err := get(); err != nil || stands(r) {
 		return r, err
 	}
-	events, failed := make(chan *executorv1.RunEvent), make(chan error, 1)
-	go func() {
-		defer close(events)
-		for {
-			ev, err := stream.Recv()
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case events <- ev:
-			case <-ctx.Done():
-				failed <- ctx.Err()
-				return
-			}
-		}
-	}()
+	events, failed := grpckit.Events(ctx, stream)
 	for {
 		select {
 		case ev, more := <-events:

@@ -45,7 +45,7 @@ func (r Epics) CreateEpic(ctx context.Context, namespace string, e epics.Epic, r
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.Epic, error) {
 		return r.client.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: epic, RequestId: request})
 	})
-	return epicFrom(got), err
+	return delegationpb.EpicFrom(got), err
 }
 
 // Epic implements epics.Registry.
@@ -53,7 +53,7 @@ func (r Epics) Epic(ctx context.Context, namespace, id string) (epics.Epic, erro
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.Epic, error) {
 		return r.client.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: id})
 	})
-	return epicFrom(got), err
+	return delegationpb.EpicFrom(got), err
 }
 
 // ChangeEpic implements epics.Registry.
@@ -61,7 +61,7 @@ func (r Epics) ChangeEpic(ctx context.Context, namespace string, e epics.Epic, f
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.Epic, error) {
 		return r.client.UpdateEpic(ctx, delegationpb.EpicChange(&e, fields, request))
 	})
-	return epicFrom(got), err
+	return delegationpb.EpicFrom(got), err
 }
 
 // MoveEpic implements epics.Registry.
@@ -69,7 +69,7 @@ func (r Epics) MoveEpic(ctx context.Context, namespace string, e epics.Epic, req
 	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.Epic, error) {
 		return r.client.TransitionEpic(ctx, delegationpb.EpicMove(&e, request))
 	})
-	return epicFrom(got), err
+	return delegationpb.EpicFrom(got), err
 }
 
 // SearchEpics implements epics.Registry.
@@ -128,8 +128,4 @@ func (r Epics) MoveTask(ctx context.Context, namespace string, t epics.Task, req
 		return r.client.TransitionTask(ctx, delegationpb.TaskMove(&t, request))
 	})
 	return delegationpb.TaskFrom(got), err
-}
-
-func epicFrom(e *registryv1.Epic) epics.Epic {
-	return delegationpb.EpicFrom(e)
 }

@@ -156,14 +156,14 @@ func taskOfFeed(p *registryv1.Task) *feedTask {
 	t := delegationpb.TaskFrom(p)
 	return &feedTask{
 		ID: t.ID, EpicID: t.EpicID, Title: t.Title, Status: spelled(t.Status), Description: t.Description, Result: t.Result, Error: t.Error, Workflow: t.Workflow, RunID: t.RunID,
-		Tags: listed(t.Tags), DependsOn: listed(t.DependsOn), RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, Tokens: t.ActualTokens, CostUSD: float64(t.ActualNanoUSD) / nanoUSD,
+		Tags: delegation.OrNone(t.Tags), DependsOn: delegation.OrNone(t.DependsOn), RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, Tokens: t.ActualTokens, CostUSD: float64(t.ActualNanoUSD) / nanoUSD,
 	}
 }
 
 func epicOfFeed(p *registryv1.Epic) *feedEpic {
-	e := epicFrom(p)
+	e := delegationpb.EpicFrom(p)
 	return &feedEpic{
-		ID: e.ID, Title: e.Title, Status: spelled(e.Status), Description: e.Description, Result: e.Result, PauseReason: p.GetPauseReason(), Workflow: e.Workflow, Tags: listed(e.Tags),
+		ID: e.ID, Title: e.Title, Status: spelled(e.Status), Description: e.Description, Result: e.Result, PauseReason: p.GetPauseReason(), Workflow: e.Workflow, Tags: delegation.OrNone(e.Tags),
 		Total: e.Total, Completed: e.Completed, Failed: e.Failed, Tokens: e.SpentTokens, CostUSD: float64(e.SpentNanoUSD) / nanoUSD,
 	}
 }
@@ -186,13 +186,6 @@ func spelled(status string) string {
 
 // outcomes are the words for how a run ended, in the order of the API.
 func outcomes() []string { return []string{"completed", "failed", "canceled"} }
-
-func listed(texts []string) []string {
-	if texts == nil {
-		return []string{}
-	}
-	return texts
-}
 
 // publications are the words for what happened to a workflow, in the order of the API.
 func publications() []string { return []string{"created", "version_created", "updated", "deleted"} }

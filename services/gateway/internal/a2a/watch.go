@@ -11,6 +11,7 @@ import (
 	spec "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
@@ -76,23 +77,7 @@ func (w *watcher) watch(ctx context.Context) (done bool, err error) {
 	if done, err = w.now(ctx); done || err != nil {
 		return done, err
 	}
-	events, failed := make(chan *executorv1.RunEvent), make(chan error, 1)
-	go func() {
-		defer close(events)
-		for {
-			ev, err := stream.Recv()
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case events <- ev:
-			case <-ctx.Done():
-				failed <- ctx.Err()
-				return
-			}
-		}
-	}()
+	events, failed := grpckit.Events(ctx, stream)
 	for {
 		select {
 		case ev, more := <-events:

@@ -55,10 +55,8 @@ type agent struct {
 	stale chan struct{}
 
 	mu sync.Mutex
-	// card is the last one, also of an earlier process; nil if there never was one. fresh says that
-	// this process has read it.
-	card  *card
-	fresh bool
+	// card is the last one, also of an earlier process; nil if there never was one.
+	card *card
 	// reading is closed at the end of the attempt under way.
 	reading chan struct{}
 	// down is why the last attempt failed, pause how long the next one waits, until again.
@@ -164,7 +162,7 @@ func (ag *agent) read(done chan struct{}) {
 		ag.pause = min(max(firstPause, 2*ag.pause), longestPause)
 		ag.down, ag.again = err, time.Now().Add(ag.pause)
 	} else {
-		ag.card, ag.fresh, ag.down, ag.pause = c, true, nil, 0
+		ag.card, ag.down, ag.pause = c, nil, 0
 	}
 	ag.mu.Unlock()
 	close(done)

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -342,7 +343,7 @@ func (s *Agents) follow(ctx context.Context, c *workgraph.Call) (workgraph.Outco
 		if pause > hold {
 			return later(p, pause)
 		}
-		if err := rest(ctx, pause); err != nil {
+		if !sleep.For(ctx, pause) {
 			return workgraph.Outcome{}, actor.Interrupted(workgraph.Retryable)
 		}
 		c.Heartbeat()
@@ -357,17 +358,6 @@ func (ag *agent) enterSoon(ctx context.Context) (leave func(), err error) {
 		return func() {}, err
 	}
 	return leave, nil
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // later comes back after a pause, in which the run holds nothing.
